@@ -1,0 +1,14 @@
+/* Is this text? Strict UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF. */
+#ifndef SLUICE_BASE_UTF8_H
+#define SLUICE_BASE_UTF8_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Returns: `n_bytes` when all of it is valid, else the offset of the first byte that is not. */
+size_t utf8_valid_prefix(const void *data, size_t n_bytes);
+static inline bool utf8_is_valid(const void *data, size_t n_bytes) {
+    return utf8_valid_prefix(data, n_bytes) == n_bytes;
+}
+
+#endif

@@ -1,0 +1,72 @@
+/* The configuration of a model: what config.pbtxt says (or nothing), completed from what the backend
+ * knows of the model, checked, and printable. */
+#ifndef SLUICE_MODEL_CONFIG_H
+#define SLUICE_MODEL_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/doc.h"
+#include "base/status.h"
+#include "base/str.h"
+#include "tensor/tensor.h"
+
+struct model_config_tensor {
+    struct str name;
+    enum datatype datatype;  /* DT_INVALID: not configured */
+    struct shape dims;       /* as configured, without the batch dimension */
+    bool has_dims;
+    struct shape reshape;    /* what the model sees instead of dims */
+    bool has_reshape;
+    bool optional;
+    struct str label_filename;
+};
+
+enum model_version_policy { VERSIONS_LATEST, VERSIONS_ALL, VERSIONS_SPECIFIC };
+
+/* Where an execution runs. */
+enum model_run_on { RUN_AUTO, RUN_ON_WORKER, RUN_ON_INSTANCE };
+
+struct model_config_param {
+    struct str name;
+    struct str value;
+};
+
+struct model_config {
+    struct str name;
+    struct str backend;  /* "onnxruntime" */
+    struct str platform; /* as configured or by the backend */
+    bool has_max_batch_size;
+    uint64_t max_batch_size;
+    const char *batch_reason; /* why max_batch_size is what it is; for --check */
+    struct model_config_tensor *inputs;
+    size_t n_inputs;
+    struct model_config_tensor *outputs;
+    size_t n_outputs;
+    enum model_version_policy policy;
+    uint64_t latest_count;         /* default 1 */
+    const uint64_t *specific;
+    size_t n_specific;
+    struct str default_filename;   /* empty: model.<extension of the backend> */
+    uint64_t instance_count;       /* 0: not configured */
+    bool has_dynamic_batching;     /* kept for the scheduler */
+    uint64_t max_queue_delay_us;
+    uint64_t max_queue_size;       /* 0: the server's own limit */
+    const uint64_t *preferred_batch_sizes;
+    size_t n_preferred;
+    bool preserve_ordering;
+    enum model_run_on run_on;      /* parameters { key: "sluice.run_on" value { string_value: "worker" } } */
+    const struct model_config_param *params;
+    size_t n_params;
+};
+
+/* Reads a parsed config.pbtxt. Fields that only tune what Sluice does not do are warned about in the
+ * log; fields that change answers and are not supported fail with the reason; unknown ones are errors
+ * naming line and field. All memory is in `arena` (strings are copies). */
+enum status model_config_read(struct arena *arena, const struct doc *doc, struct model_config *out,
+                              struct error *err) __attribute__((warn_unused_result));
+
+#endif

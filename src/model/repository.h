@@ -1,0 +1,65 @@
+/* The models being served: found in directories or given as files, loaded in the background, looked up
+ * by name and version on every request. A lookup takes no lock. A model that fails to load leaves the
+ * others serving, and says why.
+ *
+ * Thread: repository_new, _load_start, _stop and _free on the main thread; everything else on any. */
+#ifndef SLUICE_MODEL_REPOSITORY_H
+#define SLUICE_MODEL_REPOSITORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/status.h"
+#include "base/str.h"
+#include "tensor/tensor.h"
+
+struct repository;
+struct model_version; /* a served version: specification, backend model, instances, queue */
+
+struct repository_options {
+    const char *const *paths; /* "PATH" or "NAME=PATH": a model file, or a repository directory */
+    size_t n_paths;
+    const char *const *directories; /* --model-repository */
+    size_t n_directories;
+    const char *backend_dir;
+    uint64_t default_max_batch_size; /* where a model without configuration may batch: 64 */
+    uint64_t max_queue_size;         /* waiting requests per model before QUEUE_FULL */
+    bool strict_readiness;           /* ready only when every model is */
+};
+
+/* Reads the directories and configurations: names are known, nothing is loaded. Returns: ST_BAD_CONFIG
+ * when a path does not exist or two models have one name. What is wrong with a single model is kept for
+ * its state. */
+enum status repository_new(const struct repository_options *options, struct repository **out,
+                           struct error *err) __attribute__((warn_unused_result));
+/* Loads all models on a thread of its own; `done` runs on that thread when all have loaded or failed. */
+enum status repository_load_start(struct repository *repository, void (*done)(void *cookie),
+                                  void *cookie, struct error *err);
+/* The same on the calling thread (--check). Returns: ST_BAD_MODEL when any failed. */
+enum status repository_load(struct repository *repository, struct error *err);
+/* Stops taking requests (NOT_READY), waits until those taken are answered, ends all threads. */
+void repository_stop(struct repository *repository);
+void repository_free(struct repository *repository);
+
+/* Loaded completely, and (with strict_readiness) without a failure? No models at all counts as ready. */
+bool repository_is_ready(const struct repository *repository);
+
+/* `version_text` with ptr NULL: the highest ready version. Otherwise decimal digits.
+ * Returns: ST_UNKNOWN_MODEL, ST_UNKNOWN_VERSION, or ST_NOT_READY (loading, or failed with the reason).
+ * Owns: *out until model_version_unref. */
+enum status repository_find(struct repository *repository, struct str name, struct str version_text,
+                            struct model_version **out, struct error *err)
+    __attribute__((warn_unused_result));
+void model_version_unref(struct model_version *version);
+
+const struct model_spec *model_version_spec(const struct model_version *version);
+/* All ready versions of the same model, ascending; borrowed while `version` is referenced. */
+const uint64_t *model_version_siblings(const struct model_version *version, size_t *n);
+
+/* Prints what each model resolved to, for people: inputs, outputs, batch dimension and why, instances,
+ * versions, or why it failed. */
+void repository_print(struct repository *repository, struct buf *out);
+
+#endif

@@ -1,0 +1,23 @@
+/* Where a listener listens or a client connects: "HOST:PORT", "[v6]:PORT", ":PORT" (all addresses),
+ * "PORT" is refused, "unix:/path". Port 0 lets the system choose. */
+#ifndef SLUICE_NET_ADDRESS_H
+#define SLUICE_NET_ADDRESS_H
+
+#include <sys/socket.h>
+
+#include "base/status.h"
+#include "base/str.h"
+
+struct address {
+    struct sockaddr_storage storage;
+    socklen_t len;
+};
+
+enum { ADDRESS_TEXT_BYTES = 128 };
+
+/* Numeric addresses and "localhost". Returns: ST_BAD_CONFIG saying what is wrong and what is right. */
+enum status address_parse(struct str text, struct address *out, struct error *err);
+/* "127.0.0.1:8000", "[::1]:8000", "unix:/path". Returns: `out`. */
+const char *address_print(const struct address *address, char out[ADDRESS_TEXT_BYTES]);
+
+#endif

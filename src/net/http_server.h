@@ -1,0 +1,145 @@
+/* The HTTP/1.1 server: reads heads and bodies strictly, keeps requests of a connection in order, and
+ * writes answers from where their bytes lie. It knows no protocol above HTTP: what is asked and
+ * answered is a handler's business, and the form of an error's body is the handler's too.
+ *
+ * An exchange is one request and its answer. It lives on the worker of its connection, with one arena:
+ *
+ *     on_head → (body arrives in its final place) → on_body → … → http_reply → on_end
+ *
+ * on_head may reply at once (an error, or a request without a body); on_body is then not called. The
+ * rest of a body that was refused is discarded within a bound; past it the server half-closes, so that
+ * the client can still read the answer. on_end is called exactly once, also when the client goes away
+ * before the answer: then `gone` was set first and http_reply becomes a no-op that releases.
+ *
+ * Thread: all callbacks and http_reply on the exchange's worker. */
+#ifndef SLUICE_NET_HTTP_SERVER_H
+#define SLUICE_NET_HTTP_SERVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/status.h"
+#include "base/str.h"
+#include "loop/worker.h"
+#include "net/address.h"
+#include "tensor/tensor.h"
+
+struct http_server;
+
+struct http_field {
+    struct str name; /* as sent; compare with str_eq_nocase */
+    struct str value; /* without surrounding spaces */
+};
+
+/* A request's head; views of the exchange's arena. */
+struct http_head {
+    struct str method; /* "GET", also methods the server has no use for */
+    struct str target; /* as sent */
+    struct str path;   /* of the target, still percent-encoded, without the query; origin of an absolute
+                          form removed */
+    struct str query;
+    const struct http_field *fields;
+    size_t n_fields;
+    bool http10;
+    bool has_body;           /* Content-Length above 0, or chunked */
+    bool chunked;
+    uint64_t content_length; /* 0 when chunked or absent */
+};
+
+/* Returns: the number of fields of that name, with *value the first one's. */
+size_t http_head_find(const struct http_head *head, const char *name, struct str *value);
+
+enum http_coding { HTTP_IDENTITY, HTTP_GZIP, HTTP_DEFLATE };
+
+/* How a body shall be received; set by on_head. Defaults: the server's limits, identity. */
+struct http_body_plan {
+    uint64_t max_bytes;       /* after decompression; 413 past it */
+    size_t align_at;          /* this offset of the body falls on a 64-byte boundary */
+    enum http_coding coding;  /* decompressed while it arrives */
+};
+
+struct http_exchange {
+    struct arena *arena;   /* freed with the exchange */
+    struct worker *worker;
+    struct http_head head;
+    struct http_body_plan plan;
+    struct str body; /* complete when on_body is called; stays until on_end */
+    bool gone;       /* the client went away */
+    bool suppress_body; /* set by net for HEAD: headers as for GET, no body */
+    void *user;      /* the handler's own */
+};
+
+/* An answer. Pieces are not copied: they must stay until `release`, which is called exactly once, when
+ * they are sent or no longer needed, on the exchange's worker. */
+struct http_reply {
+    int status;
+    const char *content_type;        /* NULL: no body and no Content-Type */
+    const struct http_field *fields; /* further fields, written as they are */
+    size_t n_fields;
+    const struct piece *pieces;
+    size_t n_pieces;
+    void (*release)(void *cookie); /* may be NULL */
+    void *cookie;
+    bool close; /* end the connection after this answer */
+};
+
+struct http_handler {
+    void *context;
+    void (*on_head)(struct http_exchange *exchange, void *context);
+    void (*on_body)(struct http_exchange *exchange, void *context);
+    void (*on_gone)(struct http_exchange *exchange, void *context); /* may be NULL */
+    void (*on_end)(struct http_exchange *exchange, void *context);  /* may be NULL */
+    /* Writes the body of an error (net's own ones too) and names its Content-Type. */
+    const char *(*error_body)(struct buf *out, const struct error *error, void *context);
+};
+
+/* Writes the answer. Exactly once per exchange. */
+void http_reply(struct http_exchange *exchange, const struct http_reply *reply);
+/* The same for an error, through error_body; `fields` may add some (Allow). */
+void http_reply_error(struct http_exchange *exchange, const struct error *error,
+                      const struct http_field *fields, size_t n_fields);
+
+/* Each is a setting with a default (cli/settings.def); times in nanoseconds. */
+struct http_limits {
+    size_t max_header_bytes;     /* request line and fields together: 431 */
+    uint64_t max_body_bytes;     /* 413 */
+    uint64_t body_memory_bytes;  /* bodies in flight over all connections: 503 */
+    uint64_t max_connections;    /* 503 to those above, then close */
+    uint64_t idle_timeout_ns;    /* between requests: close */
+    uint64_t header_timeout_ns;  /* first byte to end of head: 408 */
+    uint64_t body_timeout_ns;    /* between two pieces of a body, and see min_body_rate: 408 */
+    uint64_t min_body_rate;      /* bytes/s a body must reach on average after body_timeout: 408 */
+    uint64_t write_timeout_ns;   /* an answer of which nothing more is taken: close */
+    uint64_t discard_bytes;      /* of a refused body, read and dropped before closing */
+};
+
+struct http_server_options {
+    struct http_limits limits;
+    struct http_handler handler;
+    struct worker *const *workers; /* connections go to the one with the fewest */
+    size_t n_workers;
+    struct worker *acceptor; /* its loop accepts; may be one of `workers` */
+    const char *server_name; /* the Server field */
+};
+
+enum status http_server_new(const struct http_server_options *options, struct http_server **out,
+                            struct error *err);
+/* Binds and listens; `bound` gets the real address (port 0 resolved). A Unix socket's stale file is
+ * replaced, a live one is an error. Thread: before the acceptor's loop runs, or on it. */
+enum status http_server_listen(struct http_server *server, const struct address *address,
+                               struct address *bound, struct error *err);
+/* From now on every answer says `Connection: close` and idle connections are closed; new connections
+ * are still taken. Thread: the acceptor's. */
+void http_server_drain(struct http_server *server);
+/* Exchanges begun and not ended, over all workers. Thread: any. */
+uint64_t http_server_in_flight(const struct http_server *server);
+/* Closes listeners and connections; `done` runs on the acceptor's thread when the last handle of every
+ * worker is closed. Idempotent, never blocks. Thread: the acceptor's. */
+void http_server_stop(struct http_server *server, void (*done)(void *cookie), void *cookie);
+/* After `done`. */
+void http_server_free(struct http_server *server);
+
+#endif

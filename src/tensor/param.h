@@ -1,0 +1,31 @@
+/* Parameters: the named values that go with a request, a tensor or an answer. */
+#ifndef SLUICE_TENSOR_PARAM_H
+#define SLUICE_TENSOR_PARAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+enum param_kind { PARAM_BOOL, PARAM_INT64, PARAM_UINT64, PARAM_DOUBLE, PARAM_STRING };
+
+struct param {
+    struct str name;
+    enum param_kind kind; /* PARAM_UINT64 only for values above INT64_MAX */
+    bool boolean;
+    int64_t int64;
+    uint64_t uint64;
+    double number;
+    struct str string;
+};
+
+struct params {
+    const struct param *items;
+    size_t n;
+};
+
+/* Returns: the parameter of that name, or NULL. */
+const struct param *params_find(struct params params, const char *name);
+
+#endif

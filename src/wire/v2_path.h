@@ -1,0 +1,31 @@
+/* The routes of KServe v2: which resource does a path name? Names are percent-decoded once, then refused
+ * when empty, "." or "..", with a slash or a control character or invalid UTF-8. */
+#ifndef SLUICE_WIRE_V2_PATH_H
+#define SLUICE_WIRE_V2_PATH_H
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "base/str.h"
+
+enum v2_resource {
+    V2_SERVER,       /* /v2, /v2/ */
+    V2_LIVE,         /* /v2/health/live */
+    V2_READY,        /* /v2/health/ready */
+    V2_MODEL,        /* /v2/models/M[/versions/V] */
+    V2_MODEL_READY,  /* …/ready */
+    V2_MODEL_INFER,  /* …/infer */
+    V2_OTHER,        /* none of these */
+};
+
+struct v2_path {
+    enum v2_resource resource;
+    struct str model;   /* decoded; empty where there is none */
+    struct str version; /* decoded, as text; ptr NULL where there is none */
+};
+
+/* `path` is without the query, still encoded. Returns: ST_NOT_FOUND with a sentence for V2_OTHER,
+ * ST_BAD_REQUEST for a malformed escape or a name that is refused. */
+enum status v2_path_parse(struct arena *arena, struct str path, struct v2_path *out,
+                          struct error *err) __attribute__((warn_unused_result));
+
+#endif

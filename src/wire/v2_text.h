@@ -1,0 +1,22 @@
+/* The small JSON bodies of KServe v2: metadata, health, errors. */
+#ifndef SLUICE_WIRE_V2_TEXT_H
+#define SLUICE_WIRE_V2_TEXT_H
+
+#include "base/buf.h"
+#include "base/status.h"
+#include "tensor/tensor.h"
+
+/* {"error":"…"} */
+void v2_error_print(struct buf *out, const struct error *error);
+/* {"name":…,"version":…,"extensions":[…]}; `extensions` ends with NULL. */
+void v2_server_metadata_print(struct buf *out, const char *name, const char *version,
+                              const char *const *extensions);
+/* {"name":…,"versions":[…],"platform":…,"inputs":[…],"outputs":[…]}; `versions` ascending. */
+void v2_model_metadata_print(struct buf *out, const struct model_spec *model,
+                             const uint64_t *versions, size_t n_versions);
+/* {"live":true}, {"ready":true} (key "live" or "ready"). */
+void v2_health_print(struct buf *out, const char *key, bool value);
+/* {"name":…,"ready":…} */
+void v2_model_ready_print(struct buf *out, struct str name, bool ready);
+
+#endif
