@@ -1,0 +1,45 @@
+# Backends: backends/NAME becomes backends/libsluice_NAME.so in the build folder. A backend sees the
+# public headers and what it names itself, and none of the rooms.
+
+# sluice_backend(NAME [LIBS dep_…])
+function(sluice_backend name)
+    cmake_parse_arguments(BACKEND "" "" "LIBS" ${ARGN})
+    set(folder "${CMAKE_SOURCE_DIR}/backends/${name}")
+    file(GLOB sources CONFIGURE_DEPENDS "${folder}/*.c")
+    set(tests ${sources})
+    list(FILTER tests INCLUDE REGEX "_test\\.c$")
+    list(FILTER sources EXCLUDE REGEX "_test\\.c$")
+    if(NOT sources)
+        message(STATUS "backends/${name} has no sources: left out")
+        return()
+    endif()
+
+    add_library(backend_${name} MODULE ${sources})
+    target_link_libraries(backend_${name} PRIVATE dep_public ${BACKEND_LIBS} sluice_settings)
+    # Its own files are included as "NAME/file.h", as in the rooms.
+    target_include_directories(backend_${name} PRIVATE "${CMAKE_BINARY_DIR}/backends/include/${name}")
+    file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/backends/include/${name}")
+    file(CREATE_LINK "${folder}" "${CMAKE_BINARY_DIR}/backends/include/${name}/${name}" SYMBOLIC)
+    set_target_properties(backend_${name} PROPERTIES
+        OUTPUT_NAME "sluice_${name}" PREFIX "lib" SUFFIX ".so"
+        LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/backends"
+        BUILD_RPATH "\$ORIGIN" INSTALL_RPATH "\$ORIGIN")
+    set_property(GLOBAL APPEND PROPERTY sluice_backends backend_${name})
+
+    if(SLUICE_TESTS AND NOT SLUICE_FUZZ)
+        foreach(test IN LISTS tests)
+            get_filename_component(file "${test}" NAME_WE)
+            string(REGEX REPLACE "_test$" "" noun "${file}")
+            add_executable(${name}_${file} "${test}" ${sources})
+            target_include_directories(${name}_${file} PRIVATE
+                "${CMAKE_BINARY_DIR}/backends/include/${name}")
+            set_target_properties(${name}_${file} PROPERTIES OUTPUT_NAME "${file}"
+                RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/unit/${name}")
+            target_link_libraries(${name}_${file} PRIVATE
+                dep_public ${BACKEND_LIBS} sluice_settings PkgConfig::cmocka)
+            add_test(NAME ${name}/${noun} COMMAND ${name}_${file})
+            set_tests_properties(${name}/${noun} PROPERTIES TIMEOUT 120
+                WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}")
+        endforeach()
+    endif()
+endfunction()

@@ -1,0 +1,59 @@
+# The libraries from outside, each as one target dep_NAME. They are looked for in .deps/sysroot
+# (where tools/bootstrap unpacks what the release does not have) and in the system.
+
+find_package(PkgConfig REQUIRED)
+list(PREPEND CMAKE_PREFIX_PATH "${SLUICE_DEPS}/sysroot/usr")
+
+# A library without a usable pkg-config file of its own: dep_NAME from header and library names.
+function(sluice_find_library name header library)
+    find_path(${name}_INCLUDE ${header} PATH_SUFFIXES ${name})
+    find_library(${name}_LIBRARY ${library})
+    if(NOT ${name}_INCLUDE OR NOT ${name}_LIBRARY)
+        message(FATAL_ERROR
+            "${name} (${header}, lib${library}) was not found. tools/bootstrap build installs it.")
+    endif()
+    add_library(dep_${name} SHARED IMPORTED GLOBAL)
+    set_target_properties(dep_${name} PROPERTIES
+        IMPORTED_LOCATION "${${name}_LIBRARY}" INTERFACE_INCLUDE_DIRECTORIES "${${name}_INCLUDE}")
+endfunction()
+
+function(sluice_find_pkg name module)
+    pkg_check_modules(${name} REQUIRED IMPORTED_TARGET GLOBAL ${module})
+    add_library(dep_${name} INTERFACE)
+    target_link_libraries(dep_${name} INTERFACE PkgConfig::${name})
+endfunction()
+
+sluice_find_library(yyjson yyjson.h yyjson)
+sluice_find_library(llhttp llhttp.h llhttp)
+sluice_find_pkg(yaml yaml-0.1)
+sluice_find_pkg(uv libuv)
+sluice_find_pkg(zlib zlib)
+if(SLUICE_TESTS)
+    pkg_check_modules(cmocka IMPORTED_TARGET GLOBAL cmocka)
+    if(NOT cmocka_FOUND)
+        message(STATUS "cmocka is not here: no unit tests (tools/bootstrap test installs it)")
+        set(SLUICE_TESTS OFF)
+    endif()
+endif()
+
+# The public headers, as code outside the project sees them.
+add_library(dep_public INTERFACE)
+target_include_directories(dep_public INTERFACE "${CMAKE_SOURCE_DIR}/include")
+
+# ONNX Runtime: Debian's header, the wheel's library. The library's own name is libonnxruntime.so.1
+# and the wheel's file is not called that, so a link of that name beside the backends finds it.
+find_path(onnxruntime_INCLUDE onnxruntime_c_api.h PATH_SUFFIXES onnxruntime)
+file(GLOB onnxruntime_LIBRARY
+    "${SLUICE_DEPS}/venv/lib/python3*/site-packages/onnxruntime/capi/libonnxruntime.so.*")
+if(onnxruntime_INCLUDE AND onnxruntime_LIBRARY)
+    list(GET onnxruntime_LIBRARY 0 onnxruntime_LIBRARY)
+    set(onnxruntime_LINK "${CMAKE_BINARY_DIR}/backends/libonnxruntime.so.1")
+    file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/backends")
+    file(CREATE_LINK "${onnxruntime_LIBRARY}" "${onnxruntime_LINK}" SYMBOLIC)
+    add_library(dep_onnxruntime SHARED IMPORTED GLOBAL)
+    set_target_properties(dep_onnxruntime PROPERTIES IMPORTED_LOCATION "${onnxruntime_LINK}"
+        INTERFACE_INCLUDE_DIRECTORIES "${onnxruntime_INCLUDE}")
+else()
+    message(FATAL_ERROR "ONNX Runtime was not found (header: ${onnxruntime_INCLUDE}, library: "
+        "${onnxruntime_LIBRARY}). tools/bootstrap build installs both.")
+endif()

@@ -1,0 +1,54 @@
+# Compiler settings that hold for all of our code: language, warnings, hardening, sanitizers.
+
+if(NOT CMAKE_BUILD_TYPE)
+    set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
+endif()
+# No NDEBUG: cheap assertions stay on in every build.
+set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g")
+
+set(CMAKE_C_STANDARD 17)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/rooms")
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+
+add_library(sluice_settings INTERFACE)
+target_compile_definitions(sluice_settings INTERFACE _GNU_SOURCE)
+target_compile_options(sluice_settings INTERFACE
+    -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wstrict-prototypes
+    -Wswitch-enum -Wvla -Werror -fno-omit-frame-pointer)
+target_link_libraries(sluice_settings INTERFACE Threads::Threads)
+
+if(SLUICE_SANITIZE OR SLUICE_FUZZ)
+    set(sanitizers "${SLUICE_SANITIZE}")
+    if(SLUICE_FUZZ)
+        if(NOT CMAKE_C_COMPILER_ID STREQUAL "Clang")
+            message(FATAL_ERROR "SLUICE_FUZZ needs clang: cmake -DCMAKE_C_COMPILER=clang")
+        endif()
+        set(sanitizers "address,undefined")
+        target_compile_options(sluice_settings INTERFACE -fsanitize=fuzzer-no-link)
+    endif()
+    target_compile_options(sluice_settings INTERFACE
+        "-fsanitize=${sanitizers}" -fno-sanitize-recover=all)
+    target_link_options(sluice_settings INTERFACE
+        "-fsanitize=${sanitizers}" -fno-sanitize-recover=all)
+    # The slow assertions (base) run where time does not matter.
+    target_compile_definitions(sluice_settings INTERFACE SLUICE_SLOW_ASSERTS=1)
+    if(sanitizers MATCHES "address")
+        # One allocation per arena request, so that the sanitizer sees overruns inside an arena.
+        target_compile_definitions(sluice_settings INTERFACE SLUICE_ARENA_EMULATE=1)
+    endif()
+else()
+    target_compile_options(sluice_settings INTERFACE -fstack-protector-strong)
+    target_link_options(sluice_settings INTERFACE -Wl,-z,relro,-z,now)
+    if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
+        target_compile_definitions(sluice_settings INTERFACE _FORTIFY_SOURCE=2)
+    else()
+        target_compile_definitions(sluice_settings INTERFACE SLUICE_SLOW_ASSERTS=1)
+    endif()
+endif()
