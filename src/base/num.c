@@ -1,0 +1,187 @@
+/* Text to numbers and back. The kinds of number are few and each has one parser here, so that what a
+ * header, a flag and a configuration accept cannot drift apart. It refuses what strtol forgives:
+ * leading spaces, signs, trailing text, wrapping round. */
+#include "base/num.h"
+
+#include <yyjson.h>
+
+enum { F64_MAX_CHARS = 4096 };
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* Takes the digits at the front of `text`. Returns: false when there is none or they overflow. */
+static bool take_u64(struct str *text, uint64_t *out)
+{
+    uint64_t value = 0;
+    size_t n = 0;
+    for (; n < text->len && is_digit(text->ptr[n]); n++) {
+        if (__builtin_mul_overflow(value, (uint64_t)10, &value) ||
+            __builtin_add_overflow(value, (uint64_t)(text->ptr[n] - '0'), &value)) {
+            return false;
+        }
+    }
+    if (n == 0) {
+        return false;
+    }
+    *text = str_make(text->ptr + n, text->len - n);
+    *out = value;
+    return true;
+}
+
+bool num_parse_u64(struct str text, uint64_t *out)
+{
+    uint64_t value;
+    if (!take_u64(&text, &value) || text.len != 0) {
+        return false;
+    }
+    *out = value;
+    return true;
+}
+
+bool num_parse_i64(struct str text, int64_t *out)
+{
+    bool negative = text.len > 0 && text.ptr[0] == '-';
+    if (negative) {
+        text = str_make(text.ptr + 1, text.len - 1);
+    }
+    uint64_t magnitude;
+    if (!num_parse_u64(text, &magnitude) ||
+        magnitude > (uint64_t)INT64_MAX + (negative ? 1u : 0u)) {
+        return false;
+    }
+    *out = (int64_t)(negative ? 0 - magnitude : magnitude);
+    return true;
+}
+
+bool num_parse_f64(struct str text, double *out)
+{
+    /* yyjson wants a NUL behind the number; its conversion is exact and knows no locale. */
+    char copy[F64_MAX_CHARS + 1];
+    if (text.len == 0 || text.len > F64_MAX_CHARS) {
+        return false;
+    }
+    memcpy(copy, text.ptr, text.len);
+    copy[text.len] = '\0';
+    yyjson_val value;
+    const char *end = yyjson_read_number(copy, &value, YYJSON_READ_NOFLAG, NULL, NULL);
+    if (end != copy + text.len) {
+        return false;
+    }
+    double number = yyjson_get_num(&value);
+    /* As an integer -0 loses its sign. */
+    *out = number == 0 && copy[0] == '-' ? -0.0 : number;
+    return true;
+}
+
+struct unit {
+    const char *name;
+    uint64_t scale;
+};
+
+static const struct unit byte_units[] = {
+    {"", 1},
+    {"B", 1},
+    {"KB", 1000},
+    {"MB", 1000000},
+    {"GB", 1000000000},
+    {"K", UINT64_C(1) << 10},
+    {"KiB", UINT64_C(1) << 10},
+    {"M", UINT64_C(1) << 20},
+    {"MiB", UINT64_C(1) << 20},
+    {"G", UINT64_C(1) << 30},
+    {"GiB", UINT64_C(1) << 30},
+};
+
+static const struct unit time_units[] = {
+    {"", 1000000000},  {"ns", 1},          {"us", 1000},         {"ms", 1000000},
+    {"s", 1000000000}, {"m", 60000000000}, {"h", 3600000000000},
+};
+
+static uint64_t unit_scale(const struct unit *units, size_t n, struct str name)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (str_is(name, units[i].name)) {
+            return units[i].scale;
+        }
+    }
+    return 0;
+}
+
+bool num_parse_bytes(struct str text, uint64_t *out)
+{
+    uint64_t value;
+    if (!take_u64(&text, &value)) {
+        return false;
+    }
+    uint64_t scale = unit_scale(byte_units, sizeof(byte_units) / sizeof(byte_units[0]), text);
+    return scale != 0 && !__builtin_mul_overflow(value, scale, out);
+}
+
+/* Takes ".5" from the front of `text`, if it is there: `part` of `whole`, a power of ten. At most nine
+ * digits, finer than which nothing here is measured. */
+static bool take_fraction(struct str *text, uint64_t *part, uint64_t *whole)
+{
+    *part = 0;
+    *whole = 1;
+    if (text->len == 0 || text->ptr[0] != '.') {
+        return true;
+    }
+    struct str rest = str_make(text->ptr + 1, text->len - 1);
+    size_t before = rest.len;
+    if (!take_u64(&rest, part) || before - rest.len > 9) {
+        return false;
+    }
+    for (size_t n = before - rest.len; n > 0; n--) {
+        *whole *= 10;
+    }
+    *text = rest;
+    return true;
+}
+
+bool num_parse_duration_ns(struct str text, uint64_t *out)
+{
+    uint64_t value, part, whole;
+    if (!take_u64(&text, &value) || !take_fraction(&text, &part, &whole)) {
+        return false;
+    }
+    uint64_t scale = unit_scale(time_units, sizeof(time_units) / sizeof(time_units[0]), text);
+    uint64_t ns;
+    if (scale == 0 || __builtin_mul_overflow(value, scale, &ns)) {
+        return false;
+    }
+    /* Both are powers of ten, or the scale is a multiple of all of them: one divides the other. */
+    if (scale % whole == 0) {
+        part *= scale / whole;
+    } else if (part % (whole / scale) == 0) {
+        part /= whole / scale;
+    } else {
+        return false; /* less than a nanosecond */
+    }
+    return !__builtin_add_overflow(ns, part, out);
+}
+
+unsigned num_print_u64(char *out, uint64_t value)
+{
+    char reversed[20];
+    unsigned n = 0;
+    do {
+        reversed[n++] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value > 0);
+    for (unsigned i = 0; i < n; i++) {
+        out[i] = reversed[n - 1 - i];
+    }
+    return n;
+}
+
+unsigned num_print_i64(char *out, int64_t value)
+{
+    if (value >= 0) {
+        return num_print_u64(out, (uint64_t)value);
+    }
+    out[0] = '-';
+    return 1 + num_print_u64(out + 1, 0 - (uint64_t)value);
+}

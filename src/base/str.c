@@ -1,0 +1,63 @@
+/* What a view of bytes is asked most often. It refuses to know anything but ASCII about case and
+ * space. */
+#include "base/str.h"
+
+static unsigned char lower(char c)
+{
+    unsigned char u = (unsigned char)c;
+    return u >= 'A' && u <= 'Z' ? (unsigned char)(u + ('a' - 'A')) : u;
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+bool str_eq_nocase(struct str a, struct str b)
+{
+    if (a.len != b.len) {
+        return false;
+    }
+    for (size_t i = 0; i < a.len; i++) {
+        if (lower(a.ptr[i]) != lower(b.ptr[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool str_starts(struct str s, struct str prefix)
+{
+    return s.len >= prefix.len && str_eq(str_make(s.ptr, prefix.len), prefix);
+}
+
+bool str_ends(struct str s, struct str suffix)
+{
+    return s.len >= suffix.len &&
+           (suffix.len == 0 || str_eq(str_make(s.ptr + (s.len - suffix.len), suffix.len), suffix));
+}
+
+struct str str_trim(struct str s)
+{
+    while (s.len > 0 && is_space(s.ptr[0])) {
+        s.ptr++;
+        s.len--;
+    }
+    while (s.len > 0 && is_space(s.ptr[s.len - 1])) {
+        s.len--;
+    }
+    return s;
+}
+
+struct str str_cut(struct str *rest, char sep)
+{
+    struct str all = *rest;
+    const char *at = all.len > 0 ? memchr(all.ptr, sep, all.len) : NULL;
+    if (!at) {
+        *rest = str_make(NULL, 0);
+        return all;
+    }
+    size_t before = (size_t)(at - all.ptr);
+    *rest = str_make(at + 1, all.len - before - 1);
+    return str_make(all.ptr, before);
+}
