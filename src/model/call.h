@@ -34,7 +34,8 @@ struct call {
 
 /* Sends the request to the model: runs on this worker when the model is cheap and an instance is idle,
  * else queues. Refusals (QUEUE_FULL, NOT_READY) also come through `done`. Takes over the caller's
- * reference on `version`. Thread: call->worker's. */
+ * reference on `version`: the version stays until `done` has returned and the response was released
+ * (outputs are the backend's memory). Thread: call->worker's. */
 void call_submit(struct call *call, struct model_version *version);
 /* Nobody waits any more: a queued call is dropped at once (`done` with ST_CANCELLED), a running one is
  * left to end, its answer comes to `done` as ever. Thread: call->worker's. */

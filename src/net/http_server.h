@@ -72,8 +72,9 @@ struct http_exchange {
     void *user;      /* the handler's own */
 };
 
-/* An answer. Pieces are not copied: they must stay until `release`, which is called exactly once, when
- * they are sent or no longer needed, on the exchange's worker. */
+/* An answer. The arrays (fields, pieces) are read during http_reply only. The bytes of the pieces are not
+ * copied: they must stay until `release`, which is called exactly once, when they are sent or no longer
+ * needed, on the exchange's worker (bytes in the exchange's arena stay as long as that). */
 struct http_reply {
     int status;
     const char *content_type;        /* NULL: no body and no Content-Type */

@@ -1,0 +1,30 @@
+/* KServe v2 over HTTP: the front end that stands between the HTTP server and the models. It routes,
+ * checks methods, and hands inference to http_infer.c. What bytes mean is `wire`'s business, what a
+ * model does is `model`'s.
+ *
+ * Thread: http_api_new, _drain and _free on the main thread; the handler on any worker. */
+#ifndef SLUICE_SERVE_HTTP_API_H
+#define SLUICE_SERVE_HTTP_API_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "model/repository.h"
+#include "net/http_server.h"
+#include "wire/v2_request.h"
+
+struct http_api {
+    struct repository *repository;
+    struct v2_limits limits;
+    uint64_t max_body_bytes;    /* for messages and decompression; net enforces it */
+    const char *server_name;    /* metadata: name */
+    const char *server_version; /* metadata: version */
+    atomic_bool draining;       /* ready says 503 from now on */
+};
+
+/* The table of callbacks for http_server_new; `api` must outlive the server. */
+struct http_handler http_api_handler(struct http_api *api);
+/* `ready` turns 503 at once; requests are still served. Thread: any. */
+void http_api_drain(struct http_api *api);
+
+#endif

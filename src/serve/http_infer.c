@@ -1,0 +1,182 @@
+/* One inference over HTTP. The head decides where the body is put; the body becomes an infer_request
+ * whose tensors are views of it; the model answers on this same worker; the answer leaves from where
+ * the backend left it. Nothing here looks into JSON or tensors. */
+#include "serve/http_infer.h"
+
+#include "base/metric.h"
+#include "base/num.h"
+#include "model/call.h"
+#include "serve/http_coding.h"
+#include "serve/http_compress.h"
+#include "wire/v2_response.h"
+
+/* What is kept for an inference; lives in the exchange's arena. */
+struct http_infer {
+    struct call call;
+    struct v2_request request;
+    struct http_exchange *exchange;
+    struct model_version *version; /* until call_submit takes it over */
+    const struct model_spec *spec; /* the call keeps the version alive until its `done` returned */
+    enum v2_header_kind header;
+    uint64_t json_bytes;
+    bool submitted; /* the call is with the model */
+};
+
+static void fail(struct http_exchange *exchange, const struct error *err) {
+    metric_add(METRIC_INFERENCE_FAILURES_TOTAL, 1);
+    struct http_field accept = {STR("Accept-Encoding"), STR("gzip, deflate")};
+    http_reply_error(exchange, err, &accept, err->status == ST_UNKNOWN_ENCODING);
+}
+
+/* Reads the headers that say what the body is and where its first tensor begins. */
+static enum status read_head(struct http_infer *infer, const struct http_api *api,
+                             struct error *err) {
+    struct http_exchange *exchange = infer->exchange;
+    struct str value = {NULL, 0};
+    size_t n = http_head_find(&exchange->head, "Inference-Header-Content-Length", &value);
+    enum status st = v2_header_length_parse(n, value, &infer->header, &infer->json_bytes, err);
+    if (st != ST_OK)
+        return st;
+    st = http_coding_of_body(&exchange->head, &exchange->plan.coding, err);
+    if (st != ST_OK)
+        return st;
+    exchange->plan.max_bytes = api->max_body_bytes;
+    if (infer->header == V2_HEADER_JSON && infer->json_bytes <= api->limits.max_json_bytes)
+        exchange->plan.align_at = (size_t)infer->json_bytes;
+    return ST_OK;
+}
+
+void http_infer_begin(struct http_api *api, struct http_exchange *exchange,
+                      const struct v2_path *path) {
+    struct error err;
+    struct http_infer *infer = arena_calloc(exchange->arena, 1, sizeof *infer);
+    if (!infer) {
+        error_set(&err, ST_NO_MEMORY, "no memory for the request");
+        fail(exchange, &err);
+        return;
+    }
+    infer->exchange = exchange;
+    exchange->user = infer;
+    if (repository_find(api->repository, path->model, path->version, &infer->version, &err) !=
+            ST_OK ||
+        read_head(infer, api, &err) != ST_OK) {
+        fail(exchange, &err);
+        return;
+    }
+    infer->spec = model_version_spec(infer->version);
+    if (!exchange->head.has_body) /* an empty body is complete already */
+        http_infer_body(api, exchange);
+}
+
+/* Body → request, by what the head said. */
+static enum status decode(struct http_infer *infer, const struct http_api *api, struct error *err) {
+    struct http_exchange *exchange = infer->exchange;
+    struct str body = exchange->body;
+    if (infer->header == V2_HEADER_RAW)
+        return v2_raw_decode(exchange->arena, body, infer->spec, &api->limits, &infer->request,
+                             err);
+    size_t json_bytes = body.len;
+    if (infer->header == V2_HEADER_JSON) {
+        if (infer->json_bytes > body.len)
+            return error_set(err, ST_BAD_FRAMING,
+                             "Inference-Header-Content-Length is %llu, but the body has only %zu "
+                             "bytes",
+                             (unsigned long long)infer->json_bytes, body.len);
+        json_bytes = (size_t)infer->json_bytes;
+    }
+    return v2_request_decode(exchange->arena, body, json_bytes, &api->limits, &infer->request, err);
+}
+
+static void release_response(void *cookie) {
+    infer_response_release(cookie);
+}
+
+enum { MAX_FIELDS = 3 };
+
+static void add_field(struct http_reply *reply, struct http_field *fields, struct str name,
+                      struct str value) {
+    fields[reply->n_fields++] = (struct http_field){name, value};
+}
+
+/* Sends what was encoded, compressed if the client asked for that. */
+static enum status send(struct http_infer *infer, struct v2_response *encoded, struct error *err) {
+    struct http_exchange *exchange = infer->exchange;
+    struct http_field fields[MAX_FIELDS];
+    struct http_reply reply = {.status = 200,
+                               .content_type = encoded->binary ? "application/octet-stream"
+                                                               : "application/json",
+                               .fields = fields,
+                               .pieces = encoded->pieces,
+                               .n_pieces = encoded->n_pieces,
+                               .release = release_response,
+                               .cookie = &infer->call.response};
+    char length[20];
+    if (encoded->binary)
+        add_field(&reply, fields, STR("Inference-Header-Content-Length"),
+                  str_make(length, num_print_u64(length, encoded->json.len)));
+    enum http_coding coding = http_coding_of_answer(&exchange->head);
+    struct piece compressed;
+    if (coding != HTTP_IDENTITY) {
+        enum status st = http_compress(exchange->arena, coding, encoded->pieces, encoded->n_pieces,
+                                       &compressed, err);
+        if (st != ST_OK)
+            return st;
+        reply.pieces = &compressed;
+        reply.n_pieces = 1;
+        add_field(&reply, fields, STR("Content-Encoding"), str_of(http_coding_name(coding)));
+        add_field(&reply, fields, STR("Vary"), STR("Accept-Encoding"));
+    }
+    metric_add(METRIC_INFERENCES_TOTAL, 1);
+    http_reply(exchange, &reply);
+    return ST_OK;
+}
+
+/* The model has answered; on the worker. */
+static void on_done(struct call *call) {
+    struct http_infer *infer =
+        (struct http_infer *)((char *)call - offsetof(struct http_infer, call));
+    struct http_exchange *exchange = infer->exchange;
+    infer->submitted = false;
+    struct error err = call->response.error;
+    struct v2_response encoded;
+    enum status st = err.status;
+    if (st == ST_OK)
+        st = v2_response_encode(exchange->arena, infer->spec, &infer->request, &call->response,
+                                &encoded, &err);
+    if (st == ST_OK)
+        st = send(infer, &encoded, &err);
+    if (st != ST_OK) {
+        infer_response_release(&call->response);
+        fail(exchange, &err);
+    }
+}
+
+void http_infer_body(struct http_api *api, struct http_exchange *exchange) {
+    struct http_infer *infer = exchange->user;
+    struct infer_request *request = &infer->request.infer;
+    struct error err;
+    if (decode(infer, api, &err) != ST_OK || infer_check(request, infer->spec, &err) != ST_OK ||
+        infer_align_copy(request, &err) != ST_OK) {
+        fail(exchange, &err);
+        return;
+    }
+    infer->call.request = request;
+    infer->call.worker = exchange->worker;
+    infer->call.done = on_done;
+    infer->submitted = true;
+    struct model_version *version = infer->version;
+    infer->version = NULL;
+    call_submit(&infer->call, version);
+}
+
+void http_infer_gone(struct http_exchange *exchange) {
+    struct http_infer *infer = exchange->user;
+    if (infer && infer->submitted)
+        call_cancel(&infer->call);
+}
+
+void http_infer_end(struct http_exchange *exchange) {
+    struct http_infer *infer = exchange->user;
+    if (infer && infer->version)
+        model_version_unref(infer->version);
+}
