@@ -1,22 +1,129 @@
-# The one door: `make help` lists what is behind it.
+# The one door: `make help` lists what is behind it. What is built, and from what, is CMake's matter;
+# which checks there are is decided here, and CI runs the same targets.
+SHELL := /bin/bash
 
-CMAKE_FLAGS ?=
 JOBS ?= $(shell nproc)
+FUZZ_SECONDS ?= 600
 BUILD := build
+PYTHON := $(CURDIR)/.deps/venv/bin/python
+CONFIGURE := cmake -G Ninja -S .
+NINJA := ninja -j $(JOBS)
 
-.PHONY: all bootstrap clean help
+# The usual variables of `make install`.
+PREFIX ?= /usr/local
+prefix ?= $(PREFIX)
+bindir ?= $(prefix)/bin
+libdir ?= $(prefix)/lib
+includedir ?= $(prefix)/include
+
+.PHONY: all bootstrap tools test unit scenario interop demo soak clang asan tsan fuzz bench lint fmt \
+	test-setup install clean help build-clang build-asan build-tsan build-fuzz
 
 all: bootstrap $(BUILD)/build.ninja ## install what is missing, build build/sluice
-	@ninja -C $(BUILD) -j $(JOBS)
+	@$(NINJA) -C $(BUILD) --quiet
+	@echo "build/sluice is ready: build/sluice --help"
+
+# ---- what is needed ------------------------------------------------------------------------------
 
 bootstrap:
 	@tools/bootstrap build
 
-# Written when bootstrap has installed something, so that cmake looks again.
+tools:
+	@tools/bootstrap test
+
+# Written when bootstrap has installed something: then cmake looks again.
 .deps/done.build: bootstrap ;
 
 $(BUILD)/build.ninja: .deps/done.build
-	@cmake -G Ninja -B $(BUILD) -S . $(CMAKE_FLAGS)
+	@$(CONFIGURE) -B $(BUILD) -DCMAKE_C_COMPILER=gcc $(CMAKE_FLAGS)
+
+# ---- tests ---------------------------------------------------------------------------------------
+
+# pytest and ctest take the build to be tested from SLUICE_BUILD.
+CTEST := ctest --output-on-failure -j $(JOBS) --no-tests=error --test-dir
+PYTEST := $(PYTHON) -m pytest -q -ra -p no:cacheprovider
+
+STEPS := unit lint clang fuzz asan tsan scenario interop
+
+test: tools all ## every test there is (CI runs this)
+	@MAKE="$(MAKE)" FUZZ_SECONDS=20 tools/run-steps $(BUILD) $(STEPS)
+
+unit: tools all ## unit tests of each room, with gcc
+	@$(CTEST) $(BUILD)
+
+scenario: tools all ## protocol scripts and failures against a live server
+	@SLUICE_BUILD=$(CURDIR)/$(BUILD) $(PYTEST) tests/scenario
+
+interop: tools all ## real clients
+	@SLUICE_BUILD=$(CURDIR)/$(BUILD) $(PYTEST) tests/interop
+
+soak: tools all ## 100,000 requests: memory must stay where it was
+	@SLUICE_BUILD=$(CURDIR)/$(BUILD) $(PYTEST) -s tests/soak
+
+demo: all ## classify handwritten digits, and watch
+	@tools/bootstrap demo
+	@tools/demo
+
+# ---- other compilers, sanitizers, fuzzing --------------------------------------------------------
+
+SYMBOLIZER := $(firstword $(wildcard /usr/lib/llvm-*/bin/llvm-symbolizer))
+SANITIZED := ASAN_SYMBOLIZER_PATH=$(SYMBOLIZER) TSAN_SYMBOLIZER_PATH=$(SYMBOLIZER) \
+	ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:exitcode=99 \
+	UBSAN_OPTIONS=print_stacktrace=1 \
+	LSAN_OPTIONS=suppressions=$(CURDIR)/tools/lsan.supp:print_suppressions=0 \
+	TSAN_OPTIONS=suppressions=$(CURDIR)/tools/tsan.supp:ignore_noninstrumented_modules=1:exitcode=99
+CLANG := $(CONFIGURE) -DCMAKE_C_COMPILER=clang
+
+build-clang: tools
+	@$(CLANG) -B $(BUILD)/clang $(CMAKE_FLAGS) >$(BUILD)/clang.log || { cat $(BUILD)/clang.log; exit 1; }
+	@$(NINJA) -C $(BUILD)/clang --quiet
+
+build-asan: tools
+	@$(CLANG) -B $(BUILD)/asan -DSLUICE_SANITIZE=address,undefined $(CMAKE_FLAGS) >/dev/null
+	@$(NINJA) -C $(BUILD)/asan --quiet
+
+build-tsan: tools
+	@$(CLANG) -B $(BUILD)/tsan -DSLUICE_SANITIZE=thread $(CMAKE_FLAGS) >/dev/null
+	@$(NINJA) -C $(BUILD)/tsan --quiet
+
+build-fuzz: tools
+	@$(CLANG) -B $(BUILD)/fuzzing -DSLUICE_FUZZ=ON $(CMAKE_FLAGS) >/dev/null
+	@$(NINJA) -C $(BUILD)/fuzzing --quiet
+
+clang: build-clang ## build with clang, run the unit tests
+	@$(CTEST) $(BUILD)/clang
+
+asan: build-asan ## the whole suite under the address and undefined behaviour sanitizers
+	@$(SANITIZED) $(CTEST) $(BUILD)/asan
+	@$(SANITIZED) SLUICE_BUILD=$(CURDIR)/$(BUILD)/asan $(PYTEST) tests/scenario tests/interop
+
+tsan: build-tsan ## the threaded part under the thread sanitizer
+	@$(SANITIZED) $(CTEST) $(BUILD)/tsan
+	@$(SANITIZED) SLUICE_BUILD=$(CURDIR)/$(BUILD)/tsan $(PYTEST) tests/scenario
+
+fuzz: build-fuzz ## each fuzzer for FUZZ_SECONDS (600)
+	@$(SANITIZED) tools/run-fuzz $(BUILD)/fuzzing $(FUZZ_SECONDS)
+
+# ---- speed, style, the rest ----------------------------------------------------------------------
+
+bench: all ## measure against the floors of this machine
+	@tools/bootstrap bench
+	@PATH="$(CURDIR)/.deps/sysroot/usr/sbin:$$PATH" bench/run
+
+lint: tools all ## layers, text, format, public headers, clang-tidy
+	@tools/lint $(BUILD)
+
+fmt: tools ## format the C files
+	@tools/lint --format
+
+test-setup: ## try the README's commands in bare Debian 12 and 13 (root; a quarter of an hour)
+	@tools/test-setup
+
+install: all ## PREFIX, DESTDIR, bindir, libdir, includedir as usual
+	@$(CONFIGURE) -B $(BUILD) -DCMAKE_INSTALL_PREFIX=$(prefix) -DCMAKE_INSTALL_BINDIR=$(bindir) \
+		-DCMAKE_INSTALL_LIBDIR=$(libdir) -DCMAKE_INSTALL_INCLUDEDIR=$(includedir) >/dev/null
+	@$(NINJA) -C $(BUILD) --quiet
+	@DESTDIR=$(DESTDIR) cmake --install $(BUILD)
 
 clean: ## remove everything built (not .deps)
 	rm -rf $(BUILD)

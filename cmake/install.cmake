@@ -5,11 +5,13 @@ include(GNUInstallDirs)
 set(own "${CMAKE_INSTALL_LIBDIR}/sluice")
 file(RELATIVE_PATH from_bin "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}/sluice")
 
+# Where the installed program finds its backends, seen from the folder it is in. In the build folder
+# they are in backends/ beside it.
+get_target_property(cli_kind room_cli TYPE)
+if(NOT cli_kind STREQUAL "INTERFACE_LIBRARY")
+    target_compile_definitions(room_cli PRIVATE SLUICE_BACKENDS_FROM_BIN="${from_bin}/backends")
+endif()
 if(TARGET sluice)
-    # Where the installed program finds its backends, seen from the folder it is in. In the build
-    # folder they are in backends/ beside it.
-    target_compile_definitions(sluice PRIVATE SLUICE_BACKENDS_FROM_BIN="${from_bin}/backends"
-        SLUICE_VERSION="${PROJECT_VERSION}")
     set_target_properties(sluice PROPERTIES INSTALL_RPATH "\$ORIGIN/${from_bin}")
     install(TARGETS sluice RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()

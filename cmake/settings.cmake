@@ -18,7 +18,8 @@ set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 
 add_library(sluice_settings INTERFACE)
-target_compile_definitions(sluice_settings INTERFACE _GNU_SOURCE)
+target_compile_definitions(sluice_settings INTERFACE _GNU_SOURCE
+    SLUICE_VERSION="${PROJECT_VERSION}")
 target_compile_options(sluice_settings INTERFACE
     -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wstrict-prototypes
     -Wswitch-enum -Wvla -Werror -fno-omit-frame-pointer)
