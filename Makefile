@@ -41,7 +41,7 @@ $(BUILD)/build.ninja: .deps/done.build
 
 # pytest and ctest take the build to be tested from SLUICE_BUILD.
 CTEST := ctest --output-on-failure -j $(JOBS) --no-tests=error --test-dir
-PYTEST := $(PYTHON) -m pytest -q -ra -p no:cacheprovider
+PYTEST := $(PYTHON) -m pytest -ra --no-header -p no:cacheprovider
 
 STEPS := unit lint clang fuzz asan tsan scenario interop
 
