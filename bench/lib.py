@@ -1,0 +1,200 @@
+"""What the measurements share: servers that are started and ended, load that is run, and ratios of
+paired rounds. Servers run on the first of our CPUs, load on the second."""
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import statistics
+import subprocess
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BUILD = pathlib.Path(os.environ.get("SLUICE_BUILD", ROOT / "build")).resolve()
+CPUS = sorted(os.sched_getaffinity(0))
+SERVER_CPU = str(CPUS[0])
+LOAD_CPU = str(CPUS[1 % len(CPUS)])
+SECONDS = float(os.environ.get("BENCH_SECONDS", "2"))
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))
+
+
+def pinned(cpu, *command):
+    return ["taskset", "-c", cpu, *map(str, command)]
+
+
+@contextlib.contextmanager
+def process(*command, **kwargs):
+    """A server on its CPU, ended by its own process id."""
+    child = subprocess.Popen(pinned(SERVER_CPU, *command), **kwargs)
+    try:
+        yield child
+    finally:
+        if child.poll() is None:
+            child.send_signal(signal.SIGTERM)
+        try:
+            child.wait(20)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+def wait_for(predicate, what, seconds=60):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        value = predicate()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise SystemExit(f"bench: {what} did not come up in {seconds} s")
+
+
+@contextlib.contextmanager
+def sluice(*models, flags=()):
+    """`sluice serve` with one worker. Yields (port, process)."""
+    with tempfile.TemporaryDirectory() as folder:
+        ready = pathlib.Path(folder, "ready")
+        command = [BUILD / "sluice", "serve", *models, "--http", "127.0.0.1:0", "--workers", "1",
+                   "--log-level", "warning", "--ready-file", ready, *flags]
+        with process(*command) as child:
+            def up():
+                if child.poll() is not None:
+                    raise SystemExit(f"bench: sluice ended with {child.returncode}")
+                return ready.exists() and ready.read_text()
+            text = wait_for(up, "sluice")
+            yield int(text.split("127.0.0.1:")[1].split()[0].strip('",')), child
+
+
+NGINX = """
+daemon off; worker_processes 1; pid {folder}/pid; error_log {folder}/error.log;
+events {{ worker_connections 4096; }}
+http {{
+  access_log off; keepalive_requests 1000000000; client_max_body_size 1g;
+  client_body_temp_path {folder}/body; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
+  uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
+  default_type application/octet-stream;
+  server {{ listen 127.0.0.1:{port}; location / {{ return 200 "{body}"; }} }}
+}}
+"""
+
+
+def free_port():
+    import socket
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextlib.contextmanager
+def nginx(body_bytes):
+    """nginx that answers every request with 200 and that many bytes. Yields its port."""
+    with tempfile.TemporaryDirectory() as folder:
+        port = free_port()
+        pathlib.Path(folder, "conf").write_text(
+            NGINX.format(folder=folder, port=port, body="x" * body_bytes))
+        with process("nginx", "-c", f"{folder}/conf", "-p", folder,
+                     stderr=subprocess.DEVNULL):
+            import socket
+
+            def up():
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                    return True
+            wait_for(up, "nginx")
+            yield port
+
+
+@contextlib.contextmanager
+def echo():
+    """The store-and-forward echo. Yields its port."""
+    with process(BUILD / "bench" / "echo", stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                 text=True) as child:
+        yield int(child.stdout.readline())
+
+
+@contextlib.contextmanager
+def request_file(request):
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(request)
+        file.flush()
+        yield file.name
+
+
+def load(port, request_path, connections, seconds=None):
+    """One run of the load generator. Returns its figures."""
+    command = pinned(LOAD_CPU, BUILD / "bench" / "load", "127.0.0.1", port, request_path,
+                     connections, seconds or SECONDS)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    if done.returncode:
+        raise SystemExit(f"bench: load failed: {done.stderr or done.stdout}")
+    return json.loads(done.stdout)
+
+
+def floor(program, *arguments):
+    """The rate of a floor that is a program of its own, on the server's CPU."""
+    command = pinned(SERVER_CPU, BUILD / "bench" / program, *arguments)
+    return json.loads(subprocess.check_output(command, text=True, timeout=120))["rate"]
+
+
+def http(method, path, body=b"", headers=()):
+    head = [f"{method} {path} HTTP/1.1", "Host: bench"]
+    head += [f"{name}: {value}" for name, value in headers]
+    if body or method == "POST":
+        head.append(f"Content-Length: {len(body)}")
+    return "\r\n".join(head).encode() + b"\r\n\r\n" + body
+
+
+def binary_infer(model, name, shape, payload, datatype="FP32"):
+    """A binary request that asks for binary outputs."""
+    text = json.dumps({"inputs": [{"name": name, "shape": shape, "datatype": datatype,
+                                   "parameters": {"binary_data_size": len(payload)}}],
+                       "parameters": {"binary_data_output": True}}, separators=(",", ":")).encode()
+    return http("POST", f"/v2/models/{model}/infer", text + payload,
+                [("Content-Type", "application/octet-stream"),
+                 ("Inference-Header-Content-Length", len(text))])
+
+
+def answer_bytes(port, request):
+    """The size of the body that a server answers this request with."""
+    import http.client
+    head, body = request.split(b"\r\n\r\n", 1)
+    first, *fields = head.decode().split("\r\n")
+    method, path, _ = first.split(" ")
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    connection.request(method, path, body, dict(field.split(": ", 1) for field in fields))
+    answer = connection.getresponse()
+    data = answer.read()
+    connection.close()
+    if answer.status != 200:
+        raise SystemExit(f"bench: {path} answered {answer.status}: {data[:300]!r}")
+    return len(data)
+
+
+class Table:
+    """Rows of ratios: what, goal, the median ratio over the rounds and its spread."""
+
+    def __init__(self):
+        self.rows = []
+        print(f"{'measured':<44} {'goal':>5} {'ratio':>6} {'min':>6} {'max':>6}  "
+              f"{'sluice':>10} {'floor':>10}", flush=True)
+
+    def add(self, what, goal, ours, floors, unit="/s"):
+        ratios = [a / b for a, b in zip(ours, floors)]
+        row = {"what": what, "goal": goal, "ratio": statistics.median(ratios),
+               "min": min(ratios), "max": max(ratios), "sluice": statistics.median(ours),
+               "floor": statistics.median(floors), "unit": unit}
+        self.rows.append(row)
+        print(f"{what:<44} {goal:>5} {row['ratio']:>6.2f} {row['min']:>6.2f} {row['max']:>6.2f}  "
+              f"{row['sluice']:>10.0f} {row['floor']:>10.0f} {unit}", flush=True)
+
+    def write(self, path):
+        pathlib.Path(path).write_text(json.dumps(self.rows, indent=1) + "\n")
+
+
+def paired(ours, theirs, rounds=None):
+    """Runs the two in turn, so that a drift of the machine meets both. Returns two lists."""
+    a, b = [], []
+    for _ in range(rounds or ROUNDS):
+        a.append(ours())
+        b.append(theirs())
+    return a, b
