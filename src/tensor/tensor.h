@@ -48,6 +48,12 @@ struct model_spec {
     size_t n_outputs;
 };
 
+/* Room for any name's text in a message; longer ones are cut. */
+enum { TENSOR_NAME_TEXT_BYTES = 100 };
+/* Prints `name` with quotes around it, NUL-terminated, for a message (which cleans it further). A name
+ * may come from a peer and be of any length. Returns: `out`. */
+const char *tensor_name_print(struct str name, char out[TENSOR_NAME_TEXT_BYTES]);
+
 /* Returns: the index, or SIZE_MAX. */
 size_t tensor_spec_find(const struct tensor_spec *specs, size_t n, struct str name);
 

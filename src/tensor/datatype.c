@@ -1,0 +1,58 @@
+/* The rows of datatype.def by name and by number. It refuses near misses: names are case-sensitive and
+ * have no aliases. */
+#include "tensor/datatype.h"
+
+#include <assert.h>
+#include <stdint.h>
+
+struct datatype_row {
+    const char *name;
+    const char *config_name;
+    size_t size;
+};
+
+#define DATATYPE(name, id, bytes, config) [DT_##name] = {#name, config, bytes},
+static const struct datatype_row datatype_rows[DT_COUNT_] = {
+    [DT_INVALID] = {"INVALID", "TYPE_INVALID", 0},
+#include "tensor/datatype.def"
+};
+#undef DATATYPE
+
+static const struct datatype_row *datatype_row(enum datatype datatype) {
+    assert((unsigned)datatype < DT_COUNT_);
+    return &datatype_rows[datatype];
+}
+
+enum datatype datatype_parse(struct str name) {
+    for (int i = DT_INVALID + 1; i < DT_COUNT_; i++) {
+        if (str_is(name, datatype_rows[i].name)) {
+            return (enum datatype)i;
+        }
+    }
+    return DT_INVALID;
+}
+
+enum datatype datatype_parse_config(struct str name) {
+    for (int i = DT_INVALID + 1; i < DT_COUNT_; i++) {
+        if (str_is(name, datatype_rows[i].config_name)) {
+            return (enum datatype)i;
+        }
+    }
+    return DT_INVALID;
+}
+
+const char *datatype_name(enum datatype datatype) {
+    return datatype_row(datatype)->name;
+}
+
+const char *datatype_config_name(enum datatype datatype) {
+    return datatype_row(datatype)->config_name;
+}
+
+size_t datatype_size(enum datatype datatype) {
+    return datatype_row(datatype)->size;
+}
+
+bool datatype_is_float(enum datatype datatype) {
+    return datatype == DT_FP16 || datatype == DT_BF16 || datatype == DT_FP32 || datatype == DT_FP64;
+}
