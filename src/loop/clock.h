@@ -1,5 +1,5 @@
-/* The monotonic clock, in nanoseconds, which a test can drive by hand. Wall-clock time is only for the
- * log and for HTTP's Date. */
+/* The monotonic clock, in nanoseconds, which a test can drive by hand. Wall-clock time is only for
+ * the log and for HTTP's Date. */
 #ifndef SLUICE_LOOP_CLOCK_H
 #define SLUICE_LOOP_CLOCK_H
 

@@ -14,4 +14,9 @@ struct cpus {
 
 void cpus_read(struct cpus *out);
 
+/* The quota alone, in CPUs (0: none), for a process whose /proc/self/cgroup is `proc_cgroup`, with
+ * the control groups mounted under `mount` ("/sys/fs/cgroup"): the smallest along its path, since a
+ * group is held by its parents' quotas too. Thread: any. */
+double cpus_quota_read(const char *proc_cgroup, const char *mount);
+
 #endif

@@ -1,6 +1,7 @@
 /* A worker: a thread with an event loop (libuv). What belongs to a worker (connections, requests,
- * timers) is touched on its thread only; everything else reaches it as a posted message. A worker also
- * runs on the calling thread (worker_run), which is how the main thread and the unit tests use one. */
+ * timers) is touched on its thread only; everything else reaches it as a posted message. A worker
+ * also runs on the calling thread (worker_run), which is how the main thread and the unit tests use
+ * one. */
 #ifndef SLUICE_LOOP_WORKER_H
 #define SLUICE_LOOP_WORKER_H
 
@@ -16,7 +17,8 @@ struct worker;
 /* A message: embed it in what is sent. It may be posted again once it has run. */
 struct worker_msg {
     struct worker_msg *next;
-    void (*run)(struct worker_msg *msg); /* on the worker's thread; may free what it is embedded in */
+    /* On the worker's thread; may free what it is embedded in. */
+    void (*run)(struct worker_msg *msg);
 };
 
 enum status worker_new(const char *name, struct worker **out, struct error *err);
