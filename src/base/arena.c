@@ -60,8 +60,7 @@ static_assert(sizeof(struct large) % ARENA_ALIGN == 0, "a large block's bytes ar
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
-struct arena_cache *arena_cache_new(size_t max_chunks)
-{
+struct arena_cache *arena_cache_new(size_t max_chunks) {
     struct arena_cache *cache = malloc(sizeof(*cache));
     if (cache) {
         *cache = (struct arena_cache){.max = max_chunks};
@@ -69,8 +68,7 @@ struct arena_cache *arena_cache_new(size_t max_chunks)
     return cache;
 }
 
-void arena_cache_free(struct arena_cache *cache)
-{
+void arena_cache_free(struct arena_cache *cache) {
     if (!cache) {
         return;
     }
@@ -82,8 +80,7 @@ void arena_cache_free(struct arena_cache *cache)
     free(cache);
 }
 
-static struct chunk *chunk_take(struct arena_cache *cache)
-{
+static struct chunk *chunk_take(struct arena_cache *cache) {
     if (cache && cache->free) {
         struct chunk *chunk = cache->free;
         cache->free = chunk->next;
@@ -93,8 +90,7 @@ static struct chunk *chunk_take(struct arena_cache *cache)
     return malloc(ARENA_CHUNK_BYTES);
 }
 
-static void chunk_give(struct arena_cache *cache, struct chunk *chunk)
-{
+static void chunk_give(struct arena_cache *cache, struct chunk *chunk) {
     if (cache && cache->n_free < cache->max) {
         chunk->next = cache->free;
         cache->free = chunk;
@@ -106,8 +102,7 @@ static void chunk_give(struct arena_cache *cache, struct chunk *chunk)
 
 /* ---- the arena ------------------------------------------------------------------------------- */
 
-struct arena *arena_new(struct arena_cache *cache, size_t limit_bytes)
-{
+struct arena *arena_new(struct arena_cache *cache, size_t limit_bytes) {
     struct chunk *chunk = chunk_take(cache);
     if (!chunk) {
         return NULL;
@@ -127,8 +122,7 @@ struct arena *arena_new(struct arena_cache *cache, size_t limit_bytes)
     return arena;
 }
 
-void arena_free(struct arena *arena)
-{
+void arena_free(struct arena *arena) {
     if (!arena) {
         return;
     }
@@ -149,19 +143,16 @@ void arena_free(struct arena *arena)
     metric_add(METRIC_ARENAS, -1);
 }
 
-size_t arena_bytes(const struct arena *arena)
-{
+size_t arena_bytes(const struct arena *arena) {
     return arena->total;
 }
 
 /* May the arena take `n_bytes` more from the system? */
-static bool within_limit(const struct arena *arena, size_t n_bytes)
-{
+static bool within_limit(const struct arena *arena, size_t n_bytes) {
     return arena->total <= arena->limit && n_bytes <= arena->limit - arena->total;
 }
 
-static bool chunk_add(struct arena *arena)
-{
+static bool chunk_add(struct arena *arena) {
     struct chunk *chunk = within_limit(arena, ARENA_CHUNK_BYTES) ? chunk_take(arena->cache) : NULL;
     if (!chunk) {
         return false;
@@ -176,13 +167,11 @@ static bool chunk_add(struct arena *arena)
 
 /* ---- large blocks ---------------------------------------------------------------------------- */
 
-static struct large *large_of(void *ptr)
-{
+static struct large *large_of(void *ptr) {
     return (struct large *)ptr - 1;
 }
 
-static void large_link(struct arena *arena, struct large *large)
-{
+static void large_link(struct arena *arena, struct large *large) {
     large->prev = NULL;
     large->next = arena->larges;
     if (large->next) {
@@ -192,8 +181,7 @@ static void large_link(struct arena *arena, struct large *large)
     arena->total += large->n_bytes;
 }
 
-static void large_unlink(struct arena *arena, struct large *large)
-{
+static void large_unlink(struct arena *arena, struct large *large) {
     if (large->prev) {
         large->prev->next = large->next;
     } else {
@@ -205,8 +193,7 @@ static void large_unlink(struct arena *arena, struct large *large)
     arena->total -= large->n_bytes;
 }
 
-static void *large_alloc(struct arena *arena, size_t n_bytes, size_t alignment)
-{
+static void *large_alloc(struct arena *arena, size_t n_bytes, size_t alignment) {
     size_t padding = alignment - ARENA_ALIGN; /* malloc gives ARENA_ALIGN by itself */
     size_t total;
     if (!checked_add(n_bytes, sizeof(struct large) + padding, &total) ||
@@ -226,8 +213,7 @@ static void *large_alloc(struct arena *arena, size_t n_bytes, size_t alignment)
     return bytes;
 }
 
-static void *large_realloc(struct arena *arena, void *ptr, size_t new_bytes)
-{
+static void *large_realloc(struct arena *arena, void *ptr, size_t new_bytes) {
     struct large *large = large_of(ptr);
     size_t total;
     if (!checked_add(new_bytes, sizeof(struct large), &total) ||
@@ -248,8 +234,7 @@ static void *large_realloc(struct arena *arena, void *ptr, size_t new_bytes)
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-void *arena_alloc_aligned(struct arena *arena, size_t n_bytes, size_t alignment)
-{
+void *arena_alloc_aligned(struct arena *arena, size_t n_bytes, size_t alignment) {
     assert(alignment > 0 && (alignment & (alignment - 1)) == 0);
     if (alignment < ARENA_ALIGN) {
         alignment = ARENA_ALIGN;
@@ -271,20 +256,17 @@ void *arena_alloc_aligned(struct arena *arena, size_t n_bytes, size_t alignment)
     }
 }
 
-void *arena_alloc(struct arena *arena, size_t n_bytes)
-{
+void *arena_alloc(struct arena *arena, size_t n_bytes) {
     return arena_alloc_aligned(arena, n_bytes, ARENA_ALIGN);
 }
 
-void *arena_calloc(struct arena *arena, size_t n, size_t size)
-{
+void *arena_calloc(struct arena *arena, size_t n, size_t size) {
     size_t n_bytes;
     void *ptr = checked_mul(n, size, &n_bytes) ? arena_alloc(arena, n_bytes) : NULL;
     return ptr ? memset(ptr, 0, n_bytes) : NULL;
 }
 
-static void *realloc_copy(struct arena *arena, void *ptr, size_t old_bytes, size_t new_bytes)
-{
+static void *realloc_copy(struct arena *arena, void *ptr, size_t old_bytes, size_t new_bytes) {
     void *fresh = arena_alloc(arena, new_bytes);
     if (fresh) {
         memcpy(fresh, ptr, old_bytes < new_bytes ? old_bytes : new_bytes);
@@ -292,8 +274,7 @@ static void *realloc_copy(struct arena *arena, void *ptr, size_t old_bytes, size
     return fresh;
 }
 
-void *arena_realloc(struct arena *arena, void *ptr, size_t old_bytes, size_t new_bytes)
-{
+void *arena_realloc(struct arena *arena, void *ptr, size_t old_bytes, size_t new_bytes) {
     if (!ptr) {
         return arena_alloc(arena, new_bytes);
     }
@@ -320,8 +301,7 @@ void *arena_realloc(struct arena *arena, void *ptr, size_t old_bytes, size_t new
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-struct str arena_dup(struct arena *arena, struct str text)
-{
+struct str arena_dup(struct arena *arena, struct str text) {
     size_t n_bytes;
     char *copy = checked_add(text.len, 1, &n_bytes) ? arena_alloc(arena, n_bytes) : NULL;
     if (!copy) {
@@ -334,8 +314,7 @@ struct str arena_dup(struct arena *arena, struct str text)
     return str_make(copy, text.len);
 }
 
-struct str arena_printf(struct arena *arena, const char *format, ...)
-{
+struct str arena_printf(struct arena *arena, const char *format, ...) {
     va_list args, again;
     va_start(args, format);
     va_copy(again, args);

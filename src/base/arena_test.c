@@ -11,13 +11,11 @@
 
 #include "base/metric.h"
 
-static size_t misalignment(const void *ptr, size_t alignment)
-{
+static size_t misalignment(const void *ptr, size_t alignment) {
     return (uintptr_t)ptr % alignment;
 }
 
-static void blocks_are_aligned_and_apart(void **state)
-{
+static void blocks_are_aligned_and_apart(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     unsigned char *blocks[400];
     size_t sizes[400];
@@ -37,8 +35,7 @@ static void blocks_are_aligned_and_apart(void **state)
     arena_free(arena);
 }
 
-static void wider_alignment(void **state)
-{
+static void wider_alignment(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     (void)state;
     for (size_t alignment = 1; alignment <= 65536; alignment *= 2) {
@@ -55,8 +52,7 @@ static void wider_alignment(void **state)
     arena_free(arena);
 }
 
-static void the_limit_holds(void **state)
-{
+static void the_limit_holds(void **state) {
     (void)state;
     volatile size_t huge = SIZE_MAX; /* volatile: the compiler knows that no such block can be */
     struct arena *arena = arena_new(NULL, 65536);
@@ -84,8 +80,7 @@ static void the_limit_holds(void **state)
     arena_free(arena);
 }
 
-static void a_limit_below_a_chunk_is_one_chunk(void **state)
-{
+static void a_limit_below_a_chunk_is_one_chunk(void **state) {
     struct arena *arena = arena_new(NULL, 1);
     (void)state;
     assert_non_null(arena);
@@ -93,8 +88,7 @@ static void a_limit_below_a_chunk_is_one_chunk(void **state)
     arena_free(arena);
 }
 
-static void growing_keeps_the_bytes(void **state)
-{
+static void growing_keeps_the_bytes(void **state) {
     static const size_t steps[] = {1,    15,   16,      17,   100,  2047, 2048,
                                    2049, 9000, 1 << 20, 3000, 2048, 5};
     struct arena *arena = arena_new(NULL, 0);
@@ -122,8 +116,7 @@ static void growing_keeps_the_bytes(void **state)
 }
 
 #ifndef SLUICE_ARENA_EMULATE
-static void the_newest_grows_in_place(void **state)
-{
+static void the_newest_grows_in_place(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     (void)state;
     char *block = arena_alloc(arena, 10);
@@ -135,8 +128,7 @@ static void the_newest_grows_in_place(void **state)
     arena_free(arena);
 }
 
-static void chunks_go_back_to_the_cache(void **state)
-{
+static void chunks_go_back_to_the_cache(void **state) {
     struct arena_cache *cache = arena_cache_new(2);
     (void)state;
     struct arena *first = arena_new(cache, 0);
@@ -150,8 +142,7 @@ static void chunks_go_back_to_the_cache(void **state)
     arena_cache_free(cache);
 }
 
-static void a_small_request_is_one_chunk(void **state)
-{
+static void a_small_request_is_one_chunk(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     (void)state;
     for (int i = 0; i < 30; i++) {
@@ -162,8 +153,7 @@ static void a_small_request_is_one_chunk(void **state)
 }
 #endif
 
-static void a_cache_may_be_missing_or_empty(void **state)
-{
+static void a_cache_may_be_missing_or_empty(void **state) {
     struct arena_cache *cache = arena_cache_new(0);
     (void)state;
     struct arena *arena = arena_new(cache, 0);
@@ -174,8 +164,7 @@ static void a_cache_may_be_missing_or_empty(void **state)
     arena_free(NULL);
 }
 
-static void arenas_are_counted(void **state)
-{
+static void arenas_are_counted(void **state) {
     int64_t before = metric_read(METRIC_ARENAS);
     (void)state;
     struct arena *a = arena_new(NULL, 0), *b = arena_new(NULL, 0);
@@ -185,8 +174,7 @@ static void arenas_are_counted(void **state)
     assert_int_equal(metric_read(METRIC_ARENAS), before);
 }
 
-static void texts(void **state)
-{
+static void texts(void **state) {
     struct arena *arena = arena_new(NULL, 100000);
     (void)state;
     struct str copy = arena_dup(arena, STR("a\0b"));
@@ -208,8 +196,7 @@ static void texts(void **state)
     arena_free(arena);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_are_aligned_and_apart),
         cmocka_unit_test(wider_alignment),

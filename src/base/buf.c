@@ -12,16 +12,14 @@
 
 enum { BUF_FIRST_BYTES = 128 };
 
-void buf_init(struct buf *buf, struct arena *arena, size_t n_bytes)
-{
+void buf_init(struct buf *buf, struct arena *arena, size_t n_bytes) {
     *buf = (struct buf){.arena = arena};
     if (n_bytes > 0) {
         buf_reserve(buf, n_bytes);
     }
 }
 
-static bool buf_grow(struct buf *buf, size_t wanted)
-{
+static bool buf_grow(struct buf *buf, size_t wanted) {
     size_t cap = buf->cap <= SIZE_MAX / 2 ? buf->cap * 2 : wanted;
     if (cap < wanted) {
         cap = wanted < BUF_FIRST_BYTES ? BUF_FIRST_BYTES : wanted;
@@ -39,8 +37,7 @@ static bool buf_grow(struct buf *buf, size_t wanted)
     return true;
 }
 
-char *buf_reserve(struct buf *buf, size_t n_bytes)
-{
+char *buf_reserve(struct buf *buf, size_t n_bytes) {
     size_t wanted;
     if (buf->failed) {
         return NULL;
@@ -54,13 +51,11 @@ char *buf_reserve(struct buf *buf, size_t n_bytes)
     return buf->data + buf->len;
 }
 
-void buf_advance(struct buf *buf, size_t n_bytes)
-{
+void buf_advance(struct buf *buf, size_t n_bytes) {
     buf->len += n_bytes;
 }
 
-void buf_add(struct buf *buf, const void *data, size_t n_bytes)
-{
+void buf_add(struct buf *buf, const void *data, size_t n_bytes) {
     char *to = n_bytes > 0 ? buf_reserve(buf, n_bytes) : NULL;
     if (to) {
         memcpy(to, data, n_bytes);
@@ -68,34 +63,29 @@ void buf_add(struct buf *buf, const void *data, size_t n_bytes)
     }
 }
 
-void buf_add_str(struct buf *buf, struct str text)
-{
+void buf_add_str(struct buf *buf, struct str text) {
     buf_add(buf, text.ptr, text.len);
 }
 
-void buf_add_char(struct buf *buf, char c)
-{
+void buf_add_char(struct buf *buf, char c) {
     buf_add(buf, &c, 1);
 }
 
-void buf_add_u64(struct buf *buf, uint64_t value)
-{
+void buf_add_u64(struct buf *buf, uint64_t value) {
     char *to = buf_reserve(buf, 20);
     if (to) {
         buf->len += num_print_u64(to, value);
     }
 }
 
-void buf_add_i64(struct buf *buf, int64_t value)
-{
+void buf_add_i64(struct buf *buf, int64_t value) {
     char *to = buf_reserve(buf, 20);
     if (to) {
         buf->len += num_print_i64(to, value);
     }
 }
 
-void buf_printf(struct buf *buf, const char *format, ...)
-{
+void buf_printf(struct buf *buf, const char *format, ...) {
     va_list args, again;
     va_start(args, format);
     va_copy(again, args);
@@ -114,8 +104,7 @@ void buf_printf(struct buf *buf, const char *format, ...)
     va_end(args);
 }
 
-static void add_json_escape(struct buf *buf, char c)
-{
+static void add_json_escape(struct buf *buf, char c) {
     static const char hex[] = "0123456789abcdef";
     static const char plain[] = "\"\\\b\f\n\r\t";
     static const char letters[] = "\"\\bfnrt";
@@ -129,8 +118,7 @@ static void add_json_escape(struct buf *buf, char c)
     }
 }
 
-void buf_add_json_string(struct buf *buf, struct str text)
-{
+void buf_add_json_string(struct buf *buf, struct str text) {
     buf_add_char(buf, '"');
     size_t start = 0;
     for (size_t i = 0; i < text.len; i++) {

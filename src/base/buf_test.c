@@ -10,15 +10,13 @@
 
 #include <cmocka.h>
 
-static void assert_text(const struct buf *buf, const char *want)
-{
+static void assert_text(const struct buf *buf, const char *want) {
     assert_false(buf->failed);
     assert_int_equal(buf->len, strlen(want));
     assert_memory_equal(buf->data, want, buf->len);
 }
 
-static void every_kind_of_append(void **state)
-{
+static void every_kind_of_append(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     struct buf buf;
     (void)state;
@@ -37,8 +35,7 @@ static void every_kind_of_append(void **state)
     arena_free(arena);
 }
 
-static void growth_keeps_what_was_written(void **state)
-{
+static void growth_keeps_what_was_written(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     struct buf buf;
     (void)state;
@@ -57,8 +54,7 @@ static void growth_keeps_what_was_written(void **state)
     arena_free(arena);
 }
 
-static void printf_at_every_room(void **state)
-{
+static void printf_at_every_room(void **state) {
     (void)state;
     for (size_t room = 1; room < 12; room++) {
         struct arena *arena = arena_new(NULL, 0);
@@ -72,8 +68,7 @@ static void printf_at_every_room(void **state)
     }
 }
 
-static void reserving(void **state)
-{
+static void reserving(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     struct buf buf;
     (void)state;
@@ -85,8 +80,7 @@ static void reserving(void **state)
     arena_free(arena);
 }
 
-static void a_failure_is_remembered(void **state)
-{
+static void a_failure_is_remembered(void **state) {
     struct arena *arena = arena_new(NULL, 20000);
     struct buf buf;
     (void)state;
@@ -107,8 +101,7 @@ static void a_failure_is_remembered(void **state)
     arena_free(arena);
 }
 
-static void what_fits_exactly_fits(void **state)
-{
+static void what_fits_exactly_fits(void **state) {
     struct arena *arena = arena_new(NULL, 40000);
     struct buf buf;
     (void)state;
@@ -119,8 +112,7 @@ static void what_fits_exactly_fits(void **state)
     arena_free(arena);
 }
 
-static void json_strings(void **state)
-{
+static void json_strings(void **state) {
     static const struct {
         struct str text;
         const char *json;
@@ -144,8 +136,7 @@ static void json_strings(void **state)
     }
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_of_append),
         cmocka_unit_test(growth_keeps_what_was_written),

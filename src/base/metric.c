@@ -42,8 +42,7 @@ static const struct metric_row metric_rows[METRIC_COUNT_] = {
 };
 #undef METRIC
 
-static void thread_ended(void *argument)
-{
+static void thread_ended(void *argument) {
     struct metric_block *block = argument;
     pthread_mutex_lock(&registry.lock);
     for (int i = 0; i < METRIC_COUNT_; i++) {
@@ -63,16 +62,14 @@ static void thread_ended(void *argument)
     free(block);
 }
 
-static void registry_start(void)
-{
+static void registry_start(void) {
     if (pthread_key_create(&registry.key, thread_ended) != 0) {
         abort(); /* at the first count of the process: no key is left of a thousand */
     }
 }
 
 /* Returns: NULL when memory is out. */
-static struct metric_block *block_register(void)
-{
+static struct metric_block *block_register(void) {
     pthread_once(&registry.once, registry_start);
     struct metric_block *block = calloc(1, sizeof(*block));
     if (!block || pthread_setspecific(registry.key, block) != 0) {
@@ -90,8 +87,7 @@ static struct metric_block *block_register(void)
     return block;
 }
 
-void metric_add(enum metric metric, int64_t delta)
-{
+void metric_add(enum metric metric, int64_t delta) {
     struct metric_block *block = own_block ? own_block : block_register();
     if (!block) {
         atomic_fetch_add_explicit(&registry.total[metric], delta, memory_order_relaxed);
@@ -101,8 +97,7 @@ void metric_add(enum metric metric, int64_t delta)
     atomic_store_explicit(&block->values[metric], value + delta, memory_order_relaxed);
 }
 
-int64_t metric_read(enum metric metric)
-{
+int64_t metric_read(enum metric metric) {
     pthread_mutex_lock(&registry.lock);
     int64_t sum = atomic_load_explicit(&registry.total[metric], memory_order_relaxed);
     for (struct metric_block *block = registry.blocks; block; block = block->next) {
@@ -112,8 +107,7 @@ int64_t metric_read(enum metric metric)
     return sum;
 }
 
-void metric_print(struct buf *out)
-{
+void metric_print(struct buf *out) {
     for (int i = 0; i < METRIC_COUNT_; i++) {
         const struct metric_row *row = &metric_rows[i];
         buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n%s ", row->exposed, row->help, row->exposed,

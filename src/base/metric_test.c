@@ -13,8 +13,7 @@
 
 enum { N_THREADS = 8, N_ADDS = 20000 };
 
-static void *count(void *argument)
-{
+static void *count(void *argument) {
     (void)argument;
     for (int i = 0; i < N_ADDS; i++) {
         metric_add(METRIC_REQUESTS_TOTAL, 1);
@@ -23,8 +22,7 @@ static void *count(void *argument)
     return NULL;
 }
 
-static void threads_lose_nothing(void **state)
-{
+static void threads_lose_nothing(void **state) {
     pthread_t threads[N_THREADS];
     int64_t before = metric_read(METRIC_REQUESTS_TOTAL);
     int64_t seen = before;
@@ -47,8 +45,7 @@ static void threads_lose_nothing(void **state)
     assert_int_equal(metric_read(METRIC_CONNECTIONS), 0);
 }
 
-static void printed_in_the_text_format(void **state)
-{
+static void printed_in_the_text_format(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     struct buf out;
     (void)state;
@@ -71,8 +68,7 @@ static void printed_in_the_text_format(void **state)
     arena_free(arena);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_lose_nothing),
         cmocka_unit_test(printed_in_the_text_format),

@@ -7,14 +7,12 @@
 
 enum { F64_MAX_CHARS = 4096 };
 
-static bool is_digit(char c)
-{
+static bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
 /* Takes the digits at the front of `text`. Returns: false when there is none or they overflow. */
-static bool take_u64(struct str *text, uint64_t *out)
-{
+static bool take_u64(struct str *text, uint64_t *out) {
     uint64_t value = 0;
     size_t n = 0;
     for (; n < text->len && is_digit(text->ptr[n]); n++) {
@@ -31,8 +29,7 @@ static bool take_u64(struct str *text, uint64_t *out)
     return true;
 }
 
-bool num_parse_u64(struct str text, uint64_t *out)
-{
+bool num_parse_u64(struct str text, uint64_t *out) {
     uint64_t value;
     if (!take_u64(&text, &value) || text.len != 0) {
         return false;
@@ -41,8 +38,7 @@ bool num_parse_u64(struct str text, uint64_t *out)
     return true;
 }
 
-bool num_parse_i64(struct str text, int64_t *out)
-{
+bool num_parse_i64(struct str text, int64_t *out) {
     bool negative = text.len > 0 && text.ptr[0] == '-';
     if (negative) {
         text = str_make(text.ptr + 1, text.len - 1);
@@ -56,8 +52,7 @@ bool num_parse_i64(struct str text, int64_t *out)
     return true;
 }
 
-bool num_parse_f64(struct str text, double *out)
-{
+bool num_parse_f64(struct str text, double *out) {
     /* yyjson wants a NUL behind the number; its conversion is exact and knows no locale. */
     char copy[F64_MAX_CHARS + 1];
     if (text.len == 0 || text.len > F64_MAX_CHARS) {
@@ -100,8 +95,7 @@ static const struct unit time_units[] = {
     {"s", 1000000000}, {"m", 60000000000}, {"h", 3600000000000},
 };
 
-static uint64_t unit_scale(const struct unit *units, size_t n, struct str name)
-{
+static uint64_t unit_scale(const struct unit *units, size_t n, struct str name) {
     for (size_t i = 0; i < n; i++) {
         if (str_is(name, units[i].name)) {
             return units[i].scale;
@@ -110,8 +104,7 @@ static uint64_t unit_scale(const struct unit *units, size_t n, struct str name)
     return 0;
 }
 
-bool num_parse_bytes(struct str text, uint64_t *out)
-{
+bool num_parse_bytes(struct str text, uint64_t *out) {
     uint64_t value;
     if (!take_u64(&text, &value)) {
         return false;
@@ -122,8 +115,7 @@ bool num_parse_bytes(struct str text, uint64_t *out)
 
 /* Takes ".5" from the front of `text`, if it is there: `part` of `whole`, a power of ten. At most nine
  * digits, finer than which nothing here is measured. */
-static bool take_fraction(struct str *text, uint64_t *part, uint64_t *whole)
-{
+static bool take_fraction(struct str *text, uint64_t *part, uint64_t *whole) {
     *part = 0;
     *whole = 1;
     if (text->len == 0 || text->ptr[0] != '.') {
@@ -141,8 +133,7 @@ static bool take_fraction(struct str *text, uint64_t *part, uint64_t *whole)
     return true;
 }
 
-bool num_parse_duration_ns(struct str text, uint64_t *out)
-{
+bool num_parse_duration_ns(struct str text, uint64_t *out) {
     uint64_t value, part, whole;
     if (!take_u64(&text, &value) || !take_fraction(&text, &part, &whole)) {
         return false;
@@ -163,8 +154,7 @@ bool num_parse_duration_ns(struct str text, uint64_t *out)
     return !__builtin_add_overflow(ns, part, out);
 }
 
-unsigned num_print_u64(char *out, uint64_t value)
-{
+unsigned num_print_u64(char *out, uint64_t value) {
     char reversed[20];
     unsigned n = 0;
     do {
@@ -177,8 +167,7 @@ unsigned num_print_u64(char *out, uint64_t value)
     return n;
 }
 
-unsigned num_print_i64(char *out, int64_t value)
-{
+unsigned num_print_i64(char *out, int64_t value) {
     if (value >= 0) {
         return num_print_u64(out, (uint64_t)value);
     }

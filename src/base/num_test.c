@@ -15,8 +15,7 @@ struct row_u64 {
     bool ok;
 };
 
-static void check_u64(bool (*parse)(struct str, uint64_t *), const struct row_u64 *rows, size_t n)
-{
+static void check_u64(bool (*parse)(struct str, uint64_t *), const struct row_u64 *rows, size_t n) {
     for (size_t i = 0; i < n; i++) {
         uint64_t value = 0xdead;
         if (parse(str_of(rows[i].text), &value) != rows[i].ok) {
@@ -28,8 +27,7 @@ static void check_u64(bool (*parse)(struct str, uint64_t *), const struct row_u6
     }
 }
 
-static void unsigned_numbers(void **state)
-{
+static void unsigned_numbers(void **state) {
     static const struct row_u64 rows[] = {
         {"0", 0, true},
         {"007", 7, true},
@@ -56,8 +54,7 @@ static void unsigned_numbers(void **state)
     assert_false(num_parse_u64(str_make(NULL, 0), &value));
 }
 
-static void signed_numbers(void **state)
-{
+static void signed_numbers(void **state) {
     static const struct {
         const char *text;
         int64_t value;
@@ -84,8 +81,7 @@ static void signed_numbers(void **state)
     }
 }
 
-static void real_numbers(void **state)
-{
+static void real_numbers(void **state) {
     static const struct {
         const char *text;
         double value;
@@ -140,8 +136,7 @@ static void real_numbers(void **state)
     assert_false(num_parse_f64(STR("1\0"), &value));
 }
 
-static void sizes(void **state)
-{
+static void sizes(void **state) {
     static const struct row_u64 rows[] = {
         {"0", 0, true},
         {"512", 512, true},
@@ -168,8 +163,7 @@ static void sizes(void **state)
     check_u64(num_parse_bytes, rows, sizeof(rows) / sizeof(rows[0]));
 }
 
-static void durations(void **state)
-{
+static void durations(void **state) {
     static const struct row_u64 rows[] = {
         {"0", 0, true},
         {"2", 2000000000, true},
@@ -206,8 +200,7 @@ static void durations(void **state)
     check_u64(num_parse_duration_ns, rows, sizeof(rows) / sizeof(rows[0]));
 }
 
-static void printing(void **state)
-{
+static void printing(void **state) {
     static const uint64_t values[] = {0, 9, 10, 99, 100, 12345678901u, INT64_MAX, UINT64_MAX};
     char text[20];
     (void)state;
@@ -224,8 +217,7 @@ static void printing(void **state)
     assert_memory_equal(text, "-9223372036854775808", 20);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unsigned_numbers), cmocka_unit_test(signed_numbers),
         cmocka_unit_test(real_numbers),     cmocka_unit_test(sizes),

@@ -23,41 +23,34 @@ static const struct status_row status_rows[ST_COUNT_] = {
 };
 #undef STATUS
 
-static const struct status_row *status_row(enum status status)
-{
+static const struct status_row *status_row(enum status status) {
     assert((unsigned)status < ST_COUNT_);
     return &status_rows[status];
 }
 
-const char *status_name(enum status status)
-{
+const char *status_name(enum status status) {
     return status_row(status)->name;
 }
 
-const char *status_text(enum status status)
-{
+const char *status_text(enum status status) {
     return status_row(status)->text;
 }
 
-int status_http(enum status status)
-{
+int status_http(enum status status) {
     return status_row(status)->http;
 }
 
-int status_grpc(enum status status)
-{
+int status_grpc(enum status status) {
     return status_row(status)->grpc;
 }
 
-int status_mip(enum status status)
-{
+int status_mip(enum status status) {
     return status_row(status)->mip;
 }
 
 /* Is the character of `n` bytes at `text` a control character: C0, DEL, or C1 (which terminals obey
  * too, and which UTF-8 writes as C2 80 to C2 9F)? */
-static bool is_control(const char *text, size_t n)
-{
+static bool is_control(const char *text, size_t n) {
     unsigned char first = (unsigned char)text[0];
     if (n == 1) {
         return first < 0x20 || first == 0x7f;
@@ -66,8 +59,7 @@ static bool is_control(const char *text, size_t n)
 }
 
 /* Bytes at the end of `text` that begin a character whose rest is not there; 0 when it ends well. */
-static size_t unfinished_tail(const char *text, size_t len)
-{
+static size_t unfinished_tail(const char *text, size_t len) {
     for (size_t n = 1; n <= 3 && n <= len; n++) {
         unsigned char c = (unsigned char)text[len - n];
         if (c >= 0xc0) {
@@ -83,8 +75,7 @@ static size_t unfinished_tail(const char *text, size_t len)
 
 /* Makes `text` fit for any protocol, in place. `cut` says that it was longer and its last character
  * may be torn. */
-static void clean(char *text, bool cut)
-{
+static void clean(char *text, bool cut) {
     size_t len = strlen(text);
     if (cut) {
         len -= unfinished_tail(text, len);
@@ -104,8 +95,7 @@ static void clean(char *text, bool cut)
 
 static void format_clean(char text[ERROR_TEXT_BYTES], const char *format, va_list args)
     __attribute__((format(printf, 2, 0)));
-static void format_clean(char text[ERROR_TEXT_BYTES], const char *format, va_list args)
-{
+static void format_clean(char text[ERROR_TEXT_BYTES], const char *format, va_list args) {
     int n = vsnprintf(text, ERROR_TEXT_BYTES, format, args);
     if (n < 0) {
         text[0] = '\0';
@@ -113,8 +103,7 @@ static void format_clean(char text[ERROR_TEXT_BYTES], const char *format, va_lis
     clean(text, n >= ERROR_TEXT_BYTES);
 }
 
-enum status error_setv(struct error *err, enum status status, const char *format, va_list args)
-{
+enum status error_setv(struct error *err, enum status status, const char *format, va_list args) {
     if (err) {
         /* Not straight into err->text: the arguments may point there. */
         char text[ERROR_TEXT_BYTES];
@@ -125,8 +114,7 @@ enum status error_setv(struct error *err, enum status status, const char *format
     return status;
 }
 
-enum status error_set(struct error *err, enum status status, const char *format, ...)
-{
+enum status error_set(struct error *err, enum status status, const char *format, ...) {
     va_list args;
     va_start(args, format);
     error_setv(err, status, format, args);
@@ -134,8 +122,7 @@ enum status error_set(struct error *err, enum status status, const char *format,
     return status;
 }
 
-enum status error_prefix(struct error *err, const char *format, ...)
-{
+enum status error_prefix(struct error *err, const char *format, ...) {
     char prefix[ERROR_TEXT_BYTES];
     va_list args;
     va_start(args, format);

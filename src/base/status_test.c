@@ -11,8 +11,7 @@
 
 #include "base/utf8.h"
 
-static void rows_have_names_texts_and_codes(void **state)
-{
+static void rows_have_names_texts_and_codes(void **state) {
     (void)state;
     for (int i = 0; i < ST_COUNT_; i++) {
         enum status status = (enum status)i;
@@ -30,8 +29,7 @@ static void rows_have_names_texts_and_codes(void **state)
     assert_int_equal(status_mip(ST_BODY_TOO_LARGE), 3);
 }
 
-static void sentences_are_cleaned(void **state)
-{
+static void sentences_are_cleaned(void **state) {
     static const struct {
         const char *sent;
         const char *written;
@@ -55,8 +53,7 @@ static void sentences_are_cleaned(void **state)
     }
 }
 
-static void long_sentences_are_cut_at_a_character(void **state)
-{
+static void long_sentences_are_cut_at_a_character(void **state) {
     static const char *const characters[] = {"x", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80"};
     (void)state;
     for (size_t c = 0; c < 4; c++) {
@@ -78,8 +75,7 @@ static void long_sentences_are_cut_at_a_character(void **state)
     }
 }
 
-static void a_sentence_can_quote_itself(void **state)
-{
+static void a_sentence_can_quote_itself(void **state) {
     struct error err;
     (void)state;
     error_set(&err, ST_BAD_SHAPE, "first %d", 1);
@@ -88,8 +84,7 @@ static void a_sentence_can_quote_itself(void **state)
     assert_int_equal(err.status, ST_BAD_DATA);
 }
 
-static void a_prefix_goes_in_front(void **state)
-{
+static void a_prefix_goes_in_front(void **state) {
     struct error err;
     (void)state;
     error_set(&err, ST_BAD_CONFIG, "no such field");
@@ -102,14 +97,12 @@ static void a_prefix_goes_in_front(void **state)
     assert_int_equal(strlen(err.text), ERROR_TEXT_BYTES - 1);
 }
 
-static void no_error_is_wanted(void **state)
-{
+static void no_error_is_wanted(void **state) {
     (void)state;
     assert_int_equal(error_set(NULL, ST_INTERNAL, "%s", "nobody reads this"), ST_INTERNAL);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_have_names_texts_and_codes),
         cmocka_unit_test(sentences_are_cleaned),

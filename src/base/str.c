@@ -2,19 +2,16 @@
  * space. */
 #include "base/str.h"
 
-static unsigned char lower(char c)
-{
+static unsigned char lower(char c) {
     unsigned char u = (unsigned char)c;
     return u >= 'A' && u <= 'Z' ? (unsigned char)(u + ('a' - 'A')) : u;
 }
 
-static bool is_space(char c)
-{
+static bool is_space(char c) {
     return c == ' ' || c == '\t';
 }
 
-bool str_eq_nocase(struct str a, struct str b)
-{
+bool str_eq_nocase(struct str a, struct str b) {
     if (a.len != b.len) {
         return false;
     }
@@ -26,19 +23,16 @@ bool str_eq_nocase(struct str a, struct str b)
     return true;
 }
 
-bool str_starts(struct str s, struct str prefix)
-{
+bool str_starts(struct str s, struct str prefix) {
     return s.len >= prefix.len && str_eq(str_make(s.ptr, prefix.len), prefix);
 }
 
-bool str_ends(struct str s, struct str suffix)
-{
+bool str_ends(struct str s, struct str suffix) {
     return s.len >= suffix.len &&
            (suffix.len == 0 || str_eq(str_make(s.ptr + (s.len - suffix.len), suffix.len), suffix));
 }
 
-struct str str_trim(struct str s)
-{
+struct str str_trim(struct str s) {
     while (s.len > 0 && is_space(s.ptr[0])) {
         s.ptr++;
         s.len--;
@@ -49,8 +43,7 @@ struct str str_trim(struct str s)
     return s;
 }
 
-struct str str_cut(struct str *rest, char sep)
-{
+struct str str_cut(struct str *rest, char sep) {
     struct str all = *rest;
     const char *at = all.len > 0 ? memchr(all.ptr, sep, all.len) : NULL;
     if (!at) {

@@ -10,16 +10,14 @@
 
 static const struct str null_str = {NULL, 0};
 
-static void assert_str(struct str got, const char *want)
-{
+static void assert_str(struct str got, const char *want) {
     assert_int_equal(got.len, strlen(want));
     if (got.len > 0) {
         assert_memory_equal(got.ptr, want, got.len);
     }
 }
 
-static void equality(void **state)
-{
+static void equality(void **state) {
     (void)state;
     assert_true(str_eq(null_str, STR("")));
     assert_true(str_is(STR("abc"), "abc"));
@@ -29,8 +27,7 @@ static void equality(void **state)
     assert_false(str_eq(STR("a\0b"), STR("a\0c")));
 }
 
-static void equality_without_case(void **state)
-{
+static void equality_without_case(void **state) {
     (void)state;
     assert_true(str_eq_nocase(STR("Content-Length"), STR("content-LENGTH")));
     assert_true(str_eq_nocase(null_str, STR("")));
@@ -40,8 +37,7 @@ static void equality_without_case(void **state)
     assert_false(str_eq_nocase(STR("\xc3\x89"), STR("\xc3\xa9"))); /* ASCII only */
 }
 
-static void starts_and_ends(void **state)
-{
+static void starts_and_ends(void **state) {
     (void)state;
     assert_true(str_starts(STR("/v2/models"), STR("/v2")));
     assert_true(str_starts(STR("/v2"), STR("/v2")));
@@ -53,8 +49,7 @@ static void starts_and_ends(void **state)
     assert_true(str_ends(null_str, STR("")));
 }
 
-static void trimming(void **state)
-{
+static void trimming(void **state) {
     (void)state;
     assert_str(str_trim(STR(" \t a b\t ")), "a b");
     assert_str(str_trim(STR(" \t ")), "");
@@ -62,8 +57,7 @@ static void trimming(void **state)
     assert_str(str_trim(STR("\ra\n")), "\ra\n"); /* OWS is space and tab only */
 }
 
-static void cutting(void **state)
-{
+static void cutting(void **state) {
     struct str rest = STR("a,,b");
     (void)state;
     assert_str(str_cut(&rest, ','), "a");
@@ -78,8 +72,7 @@ static void cutting(void **state)
     assert_str(str_cut(&rest, ','), "");
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equality),        cmocka_unit_test(equality_without_case),
         cmocka_unit_test(starts_and_ends), cmocka_unit_test(trimming),

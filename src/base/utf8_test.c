@@ -53,8 +53,7 @@ static const struct row rows[] = {
     {"a\xc3\xa9\xff", 4, 3},
 };
 
-static void boundaries_at_every_position(void **state)
-{
+static void boundaries_at_every_position(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         for (size_t before = 0; before <= 17; before++) {
@@ -73,8 +72,7 @@ static void boundaries_at_every_position(void **state)
 
 /* Every sequence of two lead bytes against a slow definition: decode, then compare with what the
  * code point would be encoded as. */
-static size_t slow_next(const unsigned char *p, size_t n)
-{
+static size_t slow_next(const unsigned char *p, size_t n) {
     uint32_t code = p[0];
     size_t len = code < 0x80 ? 1 : code < 0xc0 ? 0 : code < 0xe0 ? 2 : code < 0xf0 ? 3 : 4;
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -92,8 +90,7 @@ static size_t slow_next(const unsigned char *p, size_t n)
     return bad ? 0 : len;
 }
 
-static void all_starts_agree_with_the_definition(void **state)
-{
+static void all_starts_agree_with_the_definition(void **state) {
     static const unsigned char thirds[] = {0x00, 0x7f, 0x80, 0xbf, 0xc0, 0xff};
     (void)state;
     for (unsigned pair = 0; pair < 0x10000; pair++) {
@@ -109,16 +106,14 @@ static void all_starts_agree_with_the_definition(void **state)
     }
 }
 
-static void nothing_is_text(void **state)
-{
+static void nothing_is_text(void **state) {
     (void)state;
     assert_int_equal(utf8_valid_prefix(NULL, 0), 0);
     assert_true(utf8_is_valid(NULL, 0));
     assert_int_equal(utf8_next(NULL, 0), 0);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(boundaries_at_every_position),
         cmocka_unit_test(all_starts_agree_with_the_definition),
