@@ -1,0 +1,32 @@
+/* The beginning of every subcommand. It refuses to run one. */
+#include "cli/command.h"
+
+#include <stdio.h>
+
+#include "cli/options_help.h"
+
+static int print_help(const struct option_set *set, struct arena *arena) {
+    struct buf out;
+    buf_init(&out, arena, 4096);
+    help_print(&out, set, help_style_of(stdout));
+    if (out.failed || fwrite(out.data, 1, out.len, stdout) != out.len || fflush(stdout) != 0)
+        return EXIT_CODE_FAILED;
+    return EXIT_CODE_OK;
+}
+
+int command_usage_error(const struct option_set *set, const struct error *err) {
+    fprintf(stderr, "%s: %s\nTry: %s --help\n", set->command, err->text, set->command);
+    return EXIT_CODE_USAGE;
+}
+
+int command_begin(const struct option_set *set, int argc, char **argv, void *values,
+                  struct arena *arena) {
+    struct options options;
+    struct error err = {0};
+    if (options_wants_help(argc, argv))
+        return print_help(set, arena);
+    enum status status = options_init(&options, set, values, arena, &err);
+    if (status == ST_OK)
+        status = options_read(&options, argc, argv, &err);
+    return status == ST_OK ? COMMAND_GO_ON : command_usage_error(set, &err);
+}

@@ -1,0 +1,124 @@
+/* The settings of `sluice serve`: the table, the words around it in `--help`, and what the computed
+ * defaults come to. */
+#include "cli/settings.h"
+
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "cli/command.h"
+#include "loop/cpus.h"
+
+/* From the folder of the installed program to its backends; the build sets it from the prefix. */
+#ifndef SLUICE_BACKENDS_FROM_BIN
+#define SLUICE_BACKENDS_FROM_BIN "../lib/sluice/backends"
+#endif
+
+enum { EXE_BYTES = 4096 };
+
+static const struct option options[] = {
+#define OPTION(field, name, alias, type, value, unit, min, max, group, help)                       \
+    {(name), (alias), OPTION_##type, (value), (unit),                                              \
+     (min),  (max),   (group),       (help),  offsetof(struct serve_settings, field)},
+#include "cli/settings.def"
+#undef OPTION
+};
+
+/* Flags of the reference server whose purpose has another form here. */
+static const struct option_hint hints[] = {
+    {"http-port", "write --http HOST:PORT"},
+    {"http-address", "write --http HOST:PORT"},
+    {"allow-http", "HTTP is served wherever --http says"},
+    {"log-verbose", "write --log-level debug"},
+    {"log-info", "write --log-level info, or a lower one"},
+    {"log-warning", "write --log-level warning, or a lower one"},
+    {"log-error", "write --log-level error"},
+    {"exit-on-error", "a model that fails to load leaves the others serving; --check tells before"},
+    {"host", "write --http HOST:PORT"},
+    {"port", "write --http HOST:PORT"},
+    {NULL, NULL},
+};
+
+static const char about[] =
+    "Serves models over KServe v2 (the Open Inference Protocol) on HTTP, with the binary tensor "
+    "data "
+    "extension. It listens before the models are loaded; GET /v2/health/ready says when they are.";
+
+static const char epilog[] =
+    "Sizes are bytes or written 64KiB, 256MiB, 2GB; times are seconds or written 250ms, 30s, 2m.\n"
+    "\n"
+    "Examples\n"
+    "  sluice serve digits.onnx\n"
+    "  sluice serve digits=models/v3.onnx --http 0.0.0.0:8000\n"
+    "  sluice serve --model-repository /srv/models --config /etc/sluice.yaml --check\n"
+    "\n"
+    "Exit codes: 0 ended as asked, 1 failed, 2 settings that can't be understood.\n";
+
+static const struct option_set set = {
+    .command = "sluice serve",
+    .usage = "[FLAGS] PATH…",
+    .about = about,
+    .epilog = epilog,
+    .options = options,
+    .n_options = sizeof(options) / sizeof(*options),
+    .hints = hints,
+};
+
+_Static_assert(sizeof(options) / sizeof(*options) <= OPTIONS_MAX, "raise OPTIONS_MAX");
+_Static_assert(LOG_ERROR == 0 && LOG_WARNING == 1 && LOG_INFO == 2 && LOG_DEBUG == 3,
+               "the words of --log-level are in this order");
+_Static_assert(LOG_TEXT == 0 && LOG_JSON == 1, "the words of --log-format are in this order");
+
+static bool is_folder(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+const char *backend_dir_of(const char *exe, struct arena *arena) {
+    const char *slash = strrchr(exe, '/');
+    int n = slash ? (int)(slash - exe) : 0;
+    struct str beside = arena_printf(arena, "%.*s/backends", n, exe);
+    if (!beside.ptr || is_folder(beside.ptr))
+        return beside.ptr;
+    return arena_printf(arena, "%.*s/%s", n, exe, SLUICE_BACKENDS_FROM_BIN).ptr;
+}
+
+static enum status resolve_backend_dir(struct serve_settings *out, struct arena *arena,
+                                       struct error *err) {
+    char exe[EXE_BYTES];
+    if (out->backend_dir)
+        return ST_OK;
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+    if (n < 0)
+        return error_set(err, ST_BAD_CONFIG,
+                         "/proc/self/exe can't be read, so the backends can't be found beside the "
+                         "program: say where they are with --backend-dir DIR");
+    exe[n] = '\0';
+    out->backend_dir = backend_dir_of(exe, arena);
+    return out->backend_dir ? ST_OK : error_set(err, ST_NO_MEMORY, "no memory for a path");
+}
+
+static enum status resolve(struct serve_settings *out, struct arena *arena, struct error *err) {
+    if (out->paths.n + out->model_repositories.n == 0)
+        return error_set(err, ST_BAD_CONFIG,
+                         "there is nothing to serve: name a model file or a repository of models");
+    if (out->http.n == 0)
+        return error_set(err, ST_BAD_CONFIG,
+                         "there is nowhere to listen: http needs at least one address");
+    if (out->workers == 0) {
+        struct cpus cpus;
+        cpus_read(&cpus);
+        out->workers = cpus.usable;
+    }
+    return resolve_backend_dir(out, arena, err);
+}
+
+int serve_settings_read(int argc, char **argv, struct arena *arena, struct serve_settings *out) {
+    struct error err = {0};
+    *out = (struct serve_settings){0};
+    int code = command_begin(&set, argc, argv, out, arena);
+    if (code != COMMAND_GO_ON)
+        return code;
+    return resolve(out, arena, &err) == ST_OK ? COMMAND_GO_ON : command_usage_error(&set, &err);
+}
