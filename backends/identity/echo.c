@@ -1,0 +1,167 @@
+/* Output i is input i: its bytes as they lie in the request where they lie in one piece, and
+ * gathered into one block where they don't. It computes nothing and looks at no element. */
+#include "identity/echo.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { ALIGNMENT = 16, SLICE_US = 5000 };
+
+void scratch_fini(struct scratch *scratch) {
+    free(scratch->outputs);
+    *scratch = (struct scratch){0};
+}
+
+static int scratch_reserve(struct scratch *scratch, size_t n_outputs) {
+    if (scratch->n_outputs < n_outputs) {
+        sluice_output *grown = realloc(scratch->outputs, n_outputs * sizeof(*grown));
+        if (!grown) {
+            return 0;
+        }
+        scratch->outputs = grown;
+        scratch->n_outputs = n_outputs;
+    }
+    return 1;
+}
+
+static void refuse(const sluice_host *host, const sluice_request *request, sluice_status status,
+                   const char *sentence) {
+    sluice_response response = {
+        .size = sizeof(response), .status = status, .error = sentence, .final = 1};
+    host->respond(request, &response);
+}
+
+/* Optional inputs may be missing: position and index are not the same. */
+static const sluice_input *input_find(const sluice_request *request, uint32_t index) {
+    for (size_t i = 0; i < request->n_inputs; i++) {
+        if (request->inputs[i].index == index) {
+            return &request->inputs[i];
+        }
+    }
+    return NULL;
+}
+
+static size_t aligned(size_t n_bytes) {
+    return (n_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static void gather(const sluice_input *input, unsigned char *to) {
+    for (size_t i = 0; i < input->n_pieces; i++) {
+        memcpy(to, input->pieces[i].data, input->pieces[i].n_bytes);
+        to += input->pieces[i].n_bytes;
+    }
+}
+
+/* Bytes needed for what does not lie in one piece. The sizes are of memory that exists, so that
+ * their sum can't wrap. */
+static size_t gather_bytes(const sluice_request *request) {
+    size_t sum = 0;
+    for (size_t i = 0; i < request->n_wanted; i++) {
+        const sluice_input *input = input_find(request, request->wanted[i]);
+        if (input && input->n_pieces > 1) {
+            sum += aligned(input->n_bytes);
+        }
+    }
+    return sum;
+}
+
+/* Describes the outputs that are wanted, none of whose inputs is missing; gathers into `block`. */
+static void outputs_fill(const sluice_request *request, sluice_output *outputs,
+                         unsigned char *block) {
+    for (size_t i = 0; i < request->n_wanted; i++) {
+        const sluice_input *input = input_find(request, request->wanted[i]);
+        outputs[i] = (sluice_output){.index = request->wanted[i],
+                                     .datatype = input->datatype,
+                                     .dims = input->dims,
+                                     .rank = input->rank,
+                                     .n_bytes = input->n_bytes};
+        if (input->n_pieces == 1) {
+            outputs[i].data = input->pieces[0].data;
+        } else if (input->n_pieces > 1) {
+            gather(input, block);
+            outputs[i].data = block;
+            block += aligned(input->n_bytes);
+        }
+    }
+}
+
+/* Returns: 1 when the request may still be touched: another answer can follow. */
+static int answer(const sluice_host *host, struct scratch *scratch, const sluice_request *request,
+                  int32_t final) {
+    size_t n_bytes = gather_bytes(request);
+    void *block = n_bytes ? malloc(n_bytes) : NULL;
+    if ((n_bytes && !block) || !scratch_reserve(scratch, request->n_wanted)) {
+        free(block);
+        refuse(host, request, SLUICE_NO_MEMORY, "no memory for the outputs");
+        return 0;
+    }
+    sluice_response response = {.size = sizeof(response),
+                                .outputs = scratch->outputs,
+                                .n_outputs = request->n_wanted,
+                                .final = final,
+                                .release = block ? free : NULL,
+                                .cookie = block};
+    outputs_fill(request, scratch->outputs, block);
+    host->respond(request, &response);
+    return !final;
+}
+
+/* Returns: 1 when it refused the request because an output's input is missing. */
+static int refuse_incomplete(const sluice_host *host, const sluice_request *request) {
+    char text[96];
+    for (size_t i = 0; i < request->n_wanted; i++) {
+        unsigned index = request->wanted[i];
+        if (!input_find(request, index)) {
+            snprintf(text, sizeof(text), "output %u is input %u, which this request leaves out",
+                     index, index);
+            refuse(host, request, SLUICE_INVALID_ARGUMENT, text);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void echo(const sluice_host *host, const struct options *options, struct scratch *scratch,
+                 const sluice_request *request) {
+    if (host->is_cancelled(request)) {
+        refuse(host, request, SLUICE_CANCELLED, "cancelled before it was answered");
+    } else if (options->fail) {
+        refuse(host, request, SLUICE_INTERNAL, options->fail);
+    } else if (!refuse_incomplete(host, request)) {
+        uint64_t left = options->n_responses;
+        while (answer(host, scratch, request, left == 1)) {
+            left--;
+        }
+    }
+}
+
+static int all_cancelled(const sluice_host *host, const sluice_request *const *requests, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (!host->is_cancelled(requests[i])) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Real time, not host->now_ns, which a test may stop. */
+static void wait_for(const sluice_host *host, uint64_t delay_us,
+                     const sluice_request *const *requests, size_t n) {
+    while (delay_us > 0 && !all_cancelled(host, requests, n)) {
+        uint64_t slice_us = delay_us < SLICE_US ? delay_us : SLICE_US;
+        struct timespec slice = {.tv_nsec = (long)(slice_us * 1000)};
+        nanosleep(&slice, NULL);
+        delay_us -= slice_us;
+    }
+}
+
+void echo_batch(const sluice_host *host, const struct options *options, struct scratch *scratch,
+                const sluice_request *const *requests, size_t n) {
+    wait_for(host, options->delay_us, requests, n);
+    for (size_t i = 0; i < n; i++) {
+        echo(host, options, scratch, requests[i]);
+    }
+}

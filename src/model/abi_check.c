@@ -1,0 +1,126 @@
+/* The layout of the backend interface, pinned: a change of size or offset here would break backends
+ * that are already compiled. What is added goes to the end, adds rows here, and changes no row. On
+ * a 64-bit machine; it contains no code. */
+#include <assert.h>
+#include <stddef.h>
+
+#include "sluice/backend.h"
+
+_Static_assert(sizeof(sluice_error) == 512, "sluice_error");
+_Static_assert(offsetof(sluice_error, text) == 0, "sluice_error.text");
+
+_Static_assert(sizeof(sluice_param) == 64, "sluice_param");
+_Static_assert(offsetof(sluice_param, name) == 0, "sluice_param.name");
+_Static_assert(offsetof(sluice_param, name_bytes) == 8, "sluice_param.name_bytes");
+_Static_assert(offsetof(sluice_param, kind) == 16, "sluice_param.kind");
+_Static_assert(offsetof(sluice_param, boolean) == 20, "sluice_param.boolean");
+_Static_assert(offsetof(sluice_param, int64) == 24, "sluice_param.int64");
+_Static_assert(offsetof(sluice_param, uint64) == 32, "sluice_param.uint64");
+_Static_assert(offsetof(sluice_param, number) == 40, "sluice_param.number");
+_Static_assert(offsetof(sluice_param, string) == 48, "sluice_param.string");
+_Static_assert(offsetof(sluice_param, string_bytes) == 56, "sluice_param.string_bytes");
+
+_Static_assert(sizeof(sluice_model_args) == 72, "sluice_model_args");
+_Static_assert(offsetof(sluice_model_args, size) == 0, "sluice_model_args.size");
+_Static_assert(offsetof(sluice_model_args, name) == 8, "sluice_model_args.name");
+_Static_assert(offsetof(sluice_model_args, version) == 16, "sluice_model_args.version");
+_Static_assert(offsetof(sluice_model_args, path) == 24, "sluice_model_args.path");
+_Static_assert(offsetof(sluice_model_args, directory) == 32, "sluice_model_args.directory");
+_Static_assert(offsetof(sluice_model_args, max_batch_size) == 40,
+               "sluice_model_args.max_batch_size");
+_Static_assert(offsetof(sluice_model_args, n_threads) == 48, "sluice_model_args.n_threads");
+_Static_assert(offsetof(sluice_model_args, may_spin) == 52, "sluice_model_args.may_spin");
+_Static_assert(offsetof(sluice_model_args, params) == 56, "sluice_model_args.params");
+_Static_assert(offsetof(sluice_model_args, n_params) == 64, "sluice_model_args.n_params");
+
+_Static_assert(sizeof(sluice_tensor_info) == 48, "sluice_tensor_info");
+_Static_assert(offsetof(sluice_tensor_info, name) == 0, "sluice_tensor_info.name");
+_Static_assert(offsetof(sluice_tensor_info, datatype) == 8, "sluice_tensor_info.datatype");
+_Static_assert(offsetof(sluice_tensor_info, dims) == 16, "sluice_tensor_info.dims");
+_Static_assert(offsetof(sluice_tensor_info, rank) == 24, "sluice_tensor_info.rank");
+_Static_assert(offsetof(sluice_tensor_info, symbols) == 32, "sluice_tensor_info.symbols");
+_Static_assert(offsetof(sluice_tensor_info, optional) == 40, "sluice_tensor_info.optional");
+
+_Static_assert(sizeof(sluice_model_info) == 56, "sluice_model_info");
+_Static_assert(offsetof(sluice_model_info, size) == 0, "sluice_model_info.size");
+_Static_assert(offsetof(sluice_model_info, platform) == 8, "sluice_model_info.platform");
+_Static_assert(offsetof(sluice_model_info, inputs) == 16, "sluice_model_info.inputs");
+_Static_assert(offsetof(sluice_model_info, n_inputs) == 24, "sluice_model_info.n_inputs");
+_Static_assert(offsetof(sluice_model_info, outputs) == 32, "sluice_model_info.outputs");
+_Static_assert(offsetof(sluice_model_info, n_outputs) == 40, "sluice_model_info.n_outputs");
+_Static_assert(offsetof(sluice_model_info, takes_any) == 48, "sluice_model_info.takes_any");
+_Static_assert(offsetof(sluice_model_info, cheap) == 52, "sluice_model_info.cheap");
+
+_Static_assert(sizeof(sluice_piece) == 16, "sluice_piece");
+_Static_assert(offsetof(sluice_piece, data) == 0, "sluice_piece.data");
+_Static_assert(offsetof(sluice_piece, n_bytes) == 8, "sluice_piece.n_bytes");
+
+_Static_assert(sizeof(sluice_input) == 56, "sluice_input");
+_Static_assert(offsetof(sluice_input, index) == 0, "sluice_input.index");
+_Static_assert(offsetof(sluice_input, datatype) == 4, "sluice_input.datatype");
+_Static_assert(offsetof(sluice_input, name) == 8, "sluice_input.name");
+_Static_assert(offsetof(sluice_input, dims) == 16, "sluice_input.dims");
+_Static_assert(offsetof(sluice_input, rank) == 24, "sluice_input.rank");
+_Static_assert(offsetof(sluice_input, n_bytes) == 32, "sluice_input.n_bytes");
+_Static_assert(offsetof(sluice_input, pieces) == 40, "sluice_input.pieces");
+_Static_assert(offsetof(sluice_input, n_pieces) == 48, "sluice_input.n_pieces");
+
+_Static_assert(sizeof(sluice_request) == 96, "sluice_request");
+_Static_assert(offsetof(sluice_request, size) == 0, "sluice_request.size");
+_Static_assert(offsetof(sluice_request, host) == 8, "sluice_request.host");
+_Static_assert(offsetof(sluice_request, id) == 16, "sluice_request.id");
+_Static_assert(offsetof(sluice_request, id_bytes) == 24, "sluice_request.id_bytes");
+_Static_assert(offsetof(sluice_request, batch) == 32, "sluice_request.batch");
+_Static_assert(offsetof(sluice_request, inputs) == 40, "sluice_request.inputs");
+_Static_assert(offsetof(sluice_request, n_inputs) == 48, "sluice_request.n_inputs");
+_Static_assert(offsetof(sluice_request, wanted) == 56, "sluice_request.wanted");
+_Static_assert(offsetof(sluice_request, n_wanted) == 64, "sluice_request.n_wanted");
+_Static_assert(offsetof(sluice_request, params) == 72, "sluice_request.params");
+_Static_assert(offsetof(sluice_request, n_params) == 80, "sluice_request.n_params");
+_Static_assert(offsetof(sluice_request, deadline_ns) == 88, "sluice_request.deadline_ns");
+
+_Static_assert(sizeof(sluice_output) == 40, "sluice_output");
+_Static_assert(offsetof(sluice_output, index) == 0, "sluice_output.index");
+_Static_assert(offsetof(sluice_output, datatype) == 4, "sluice_output.datatype");
+_Static_assert(offsetof(sluice_output, dims) == 8, "sluice_output.dims");
+_Static_assert(offsetof(sluice_output, rank) == 16, "sluice_output.rank");
+_Static_assert(offsetof(sluice_output, data) == 24, "sluice_output.data");
+_Static_assert(offsetof(sluice_output, n_bytes) == 32, "sluice_output.n_bytes");
+
+_Static_assert(sizeof(sluice_response) == 80, "sluice_response");
+_Static_assert(offsetof(sluice_response, size) == 0, "sluice_response.size");
+_Static_assert(offsetof(sluice_response, status) == 8, "sluice_response.status");
+_Static_assert(offsetof(sluice_response, error) == 16, "sluice_response.error");
+_Static_assert(offsetof(sluice_response, outputs) == 24, "sluice_response.outputs");
+_Static_assert(offsetof(sluice_response, n_outputs) == 32, "sluice_response.n_outputs");
+_Static_assert(offsetof(sluice_response, params) == 40, "sluice_response.params");
+_Static_assert(offsetof(sluice_response, n_params) == 48, "sluice_response.n_params");
+_Static_assert(offsetof(sluice_response, final) == 56, "sluice_response.final");
+_Static_assert(offsetof(sluice_response, release) == 64, "sluice_response.release");
+_Static_assert(offsetof(sluice_response, cookie) == 72, "sluice_response.cookie");
+
+_Static_assert(sizeof(sluice_host) == 48, "sluice_host");
+_Static_assert(offsetof(sluice_host, size) == 0, "sluice_host.size");
+_Static_assert(offsetof(sluice_host, abi) == 8, "sluice_host.abi");
+_Static_assert(offsetof(sluice_host, respond) == 16, "sluice_host.respond");
+_Static_assert(offsetof(sluice_host, is_cancelled) == 24, "sluice_host.is_cancelled");
+_Static_assert(offsetof(sluice_host, log) == 32, "sluice_host.log");
+_Static_assert(offsetof(sluice_host, now_ns) == 40, "sluice_host.now_ns");
+
+_Static_assert(sizeof(sluice_backend) == 88, "sluice_backend");
+_Static_assert(offsetof(sluice_backend, size) == 0, "sluice_backend.size");
+_Static_assert(offsetof(sluice_backend, abi) == 8, "sluice_backend.abi");
+_Static_assert(offsetof(sluice_backend, name) == 16, "sluice_backend.name");
+_Static_assert(offsetof(sluice_backend, version) == 24, "sluice_backend.version");
+_Static_assert(offsetof(sluice_backend, extensions) == 32, "sluice_backend.extensions");
+_Static_assert(offsetof(sluice_backend, model_open) == 40, "sluice_backend.model_open");
+_Static_assert(offsetof(sluice_backend, model_describe) == 48, "sluice_backend.model_describe");
+_Static_assert(offsetof(sluice_backend, model_close) == 56, "sluice_backend.model_close");
+_Static_assert(offsetof(sluice_backend, instance_open) == 64, "sluice_backend.instance_open");
+_Static_assert(offsetof(sluice_backend, instance_close) == 72, "sluice_backend.instance_close");
+_Static_assert(offsetof(sluice_backend, execute) == 80, "sluice_backend.execute");
+
+_Static_assert(sizeof(sluice_status) == 4, "sluice_status");
+_Static_assert(sizeof(sluice_datatype) == 4, "sluice_datatype");
+_Static_assert(sizeof(sluice_log_level) == 4, "sluice_log_level");
+_Static_assert(sizeof(sluice_param_kind) == 4, "sluice_param_kind");
