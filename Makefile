@@ -16,7 +16,7 @@ bindir ?= $(prefix)/bin
 libdir ?= $(prefix)/lib
 includedir ?= $(prefix)/include
 
-.PHONY: all bootstrap tools test unit scenario interop demo soak clang asan tsan fuzz bench lint fmt \
+.PHONY: all bootstrap tools test unit scenario interop demo soak clang asan tsan fuzz bench lint fmt docs \
 	test-setup install clean help build-clang build-asan build-tsan build-fuzz
 
 all: bootstrap $(BUILD)/build.ninja ## install what is missing, build build/sluice
@@ -115,6 +115,9 @@ lint: tools all ## layers, text, format, public headers, clang-tidy
 
 fmt: tools ## format the C files
 	@tools/lint --format
+
+docs: ## the documents' rules: how many, and those without code or test
+	@tools/check-docs --rules
 
 test-setup: ## try the README's commands in bare Debian 12 and 13 (root; a quarter of an hour)
 	@tools/test-setup
