@@ -1,15 +1,17 @@
-/* The HTTP/1.1 server: reads heads and bodies strictly, keeps requests of a connection in order, and
- * writes answers from where their bytes lie. It knows no protocol above HTTP: what is asked and
+/* The HTTP/1.1 server: reads heads and bodies strictly, keeps requests of a connection in order,
+ * and writes answers from where their bytes lie. It knows no protocol above HTTP: what is asked and
  * answered is a handler's business, and the form of an error's body is the handler's too.
  *
- * An exchange is one request and its answer. It lives on the worker of its connection, with one arena:
+ * An exchange is one request and its answer. It lives on the worker of its connection, with one
+ * arena:
  *
  *     on_head → (body arrives in its final place) → on_body → … → http_reply → on_end
  *
- * on_head may reply at once (an error, or a request without a body); on_body is then not called. The
- * rest of a body that was refused is discarded within a bound; past it the server half-closes, so that
- * the client can still read the answer. on_end is called exactly once, also when the client goes away
- * before the answer: then `gone` was set first and http_reply becomes a no-op that releases.
+ * on_head may reply at once (an error, or a request without a body); on_body is then not called.
+ * The rest of a body that was refused is discarded within a bound; past it the server half-closes,
+ * so that the client can still read the answer. on_end is called exactly once, also when the client
+ * goes away before the answer: then `gone` was set first and http_reply becomes a no-op that
+ * releases.
  *
  * Thread: all callbacks and http_reply on the exchange's worker. */
 #ifndef SLUICE_NET_HTTP_SERVER_H
@@ -72,9 +74,10 @@ struct http_exchange {
     void *user;      /* the handler's own */
 };
 
-/* An answer. The arrays (fields, pieces) are read during http_reply only. The bytes of the pieces are not
- * copied: they must stay until `release`, which is called exactly once, when they are sent or no longer
- * needed, on the exchange's worker (bytes in the exchange's arena stay as long as that). */
+/* An answer. The arrays (fields, pieces) are read during http_reply only. The bytes of the pieces
+ * are not copied: they must stay until `release`, which is called exactly once, when they are sent
+ * or no longer needed, on the exchange's worker (bytes in the exchange's arena stay as long as
+ * that). */
 struct http_reply {
     int status;
     const char *content_type;        /* NULL: no body and no Content-Type */
@@ -107,6 +110,7 @@ void http_reply_error(struct http_exchange *exchange, const struct error *error,
 struct http_limits {
     size_t max_header_bytes;     /* request line and fields together: 431 */
     uint64_t max_body_bytes;     /* 413 */
+    uint64_t request_memory_bytes; /* of one exchange's arena: 503 */
     uint64_t body_memory_bytes;  /* bodies in flight over all connections: 503 */
     uint64_t max_connections;    /* 503 to those above, then close */
     uint64_t idle_timeout_ns;    /* between requests: close */
@@ -132,13 +136,13 @@ enum status http_server_new(const struct http_server_options *options, struct ht
  * replaced, a live one is an error. Thread: before the acceptor's loop runs, or on it. */
 enum status http_server_listen(struct http_server *server, const struct address *address,
                                struct address *bound, struct error *err);
-/* From now on every answer says `Connection: close` and idle connections are closed; new connections
- * are still taken. Thread: the acceptor's. */
+/* From now on every answer says `Connection: close` and idle connections are closed; new
+ * connections are still taken. Thread: the acceptor's. */
 void http_server_drain(struct http_server *server);
 /* Exchanges begun and not ended, over all workers. Thread: any. */
 uint64_t http_server_in_flight(const struct http_server *server);
-/* Closes listeners and connections; `done` runs on the acceptor's thread when the last handle of every
- * worker is closed. Idempotent, never blocks. Thread: the acceptor's. */
+/* Closes listeners and connections; `done` runs on the acceptor's thread when the last handle of
+ * every worker is closed. Idempotent, never blocks. Thread: the acceptor's. */
 void http_server_stop(struct http_server *server, void (*done)(void *cookie), void *cookie);
 /* After `done`. */
 void http_server_free(struct http_server *server);

@@ -1,0 +1,15 @@
+/* The file that says that the server is ready, and where: one address a line, as a URL that
+ * `sluice infer` takes ("http://127.0.0.1:8000", "http+unix:/path"). */
+#ifndef SLUICE_CLI_READY_FILE_H
+#define SLUICE_CLI_READY_FILE_H
+
+#include <stddef.h>
+
+#include "base/status.h"
+#include "net/address.h"
+
+/* Appears whole or not at all: written beside and renamed. Returns: ST_IO. */
+enum status ready_file_write(const char *path, const struct address *addresses, size_t n,
+                             struct error *err) __attribute__((warn_unused_result));
+
+#endif
