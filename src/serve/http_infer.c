@@ -99,7 +99,8 @@ static void add_field(struct http_reply *reply, struct http_field *fields, struc
 }
 
 /* Sends what was encoded, compressed if the client asked for that. */
-static enum status send(struct http_infer *infer, struct v2_response *encoded, struct error *err) {
+static enum status send_answer(struct http_infer *infer, struct v2_response *encoded,
+                               struct error *err) {
     struct http_exchange *exchange = infer->exchange;
     struct http_field fields[MAX_FIELDS];
     struct http_reply reply = {.status = 200,
@@ -144,7 +145,7 @@ static void on_done(struct call *call) {
         st = v2_response_encode(exchange->arena, infer->spec, &infer->request, &call->response,
                                 &encoded, &err);
     if (st == ST_OK)
-        st = send(infer, &encoded, &err);
+        st = send_answer(infer, &encoded, &err);
     if (st != ST_OK) {
         infer_response_release(&call->response);
         fail(exchange, &err);
