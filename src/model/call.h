@@ -6,6 +6,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "loop/worker.h"
@@ -13,32 +14,55 @@
 #include "sluice/backend.h"
 #include "tensor/infer.h"
 
+/* What a call may be. call_move is the only one that changes it. */
+enum call_state {
+    CALL_NEW,      /* not (or no longer) with the model */
+    CALL_QUEUED,   /* waits for an instance; may be taken back */
+    CALL_RUNNING,  /* the backend has it and gave no answer yet */
+    CALL_HELD,     /* the backend gave an answer and said that it was not the last */
+    CALL_ANSWERED, /* the last answer came; `done` runs next */
+};
+
 struct call {
     /* set by the front end */
     struct infer_request *request; /* checked (infer_check) and aligned; lives until `done` */
     struct worker *worker;         /* where `done` runs */
-    void (*done)(struct call *call); /* exactly once; may run before call_submit returns; `response`
-                                        is filled and must be released by the receiver */
+    void (*done)(
+        struct call *call); /* exactly once; may run before call_submit or call_cancel returns.
+                                        `response` is filled and must be released by the receiver; the
+                                        call must live until that */
     /* filled for `done` */
     struct infer_response response;
-    uint64_t queued_ns, started_ns, finished_ns; /* monotonic */
+    uint64_t queued_ns, started_ns, finished_ns; /* monotonic; started 0: never ran */
 
     /* the scheduler's own */
     struct model_version *version;
-    struct call *next;
-    struct worker_msg msg;
-    sluice_request abi;
+    struct call *next, *prev; /* in the queue */
+    struct worker_msg msg;    /* brings the call back to its worker */
+    sluice_request abi;       /* the request as the backend sees it */
+    size_t input_bytes;
+    struct tensor
+        *outputs; /* room for the answer, prepared on the worker's thread: one per wanted output */
+    struct piece *output_pieces; /* one each */
+    int64_t *output_dims;        /* plan.max_output_rank each */
     atomic_bool cancelled;
-    atomic_int state;
+    _Atomic(enum call_state) state;
+    bool on_worker; /* call_submit executes it right now; touched by the worker's thread only */
+    bool answered;  /* the last answer came during that */
+    bool release_unrefs; /* the reference on `version` goes with the response */
+    void (*backend_release)(void *cookie);
+    void *backend_cookie;
+    struct arena *extra; /* what an answer needs beyond the prepared room */
 };
 
 /* Sends the request to the model: runs on this worker when the model is cheap and an instance is idle,
  * else queues. Refusals (QUEUE_FULL, NOT_READY) also come through `done`. Takes over the caller's
- * reference on `version`: the version stays until `done` has returned and the response was released
- * (outputs are the backend's memory). Thread: call->worker's. */
+ * reference on `version`, which is given back when `done` has returned and the response is released.
+ * Thread: call->worker's. */
 void call_submit(struct call *call, struct model_version *version);
 /* Nobody waits any more: a queued call is dropped at once (`done` with ST_CANCELLED), a running one is
- * left to end, its answer comes to `done` as ever. Thread: call->worker's. */
+ * left to end, its answer comes to `done` as ever. Must not be used after `done`. Thread:
+ * call->worker's. */
 void call_cancel(struct call *call);
 
 #endif

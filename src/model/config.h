@@ -16,10 +16,10 @@
 
 struct model_config_tensor {
     struct str name;
-    enum datatype datatype;  /* DT_INVALID: not configured */
-    struct shape dims;       /* as configured, without the batch dimension */
+    enum datatype datatype; /* DT_INVALID: not configured */
+    struct shape dims;      /* as configured, without the batch dimension */
     bool has_dims;
-    struct shape reshape;    /* what the model sees instead of dims */
+    struct shape reshape; /* what the model sees instead of dims */
     bool has_reshape;
     bool optional;
     struct str label_filename;
@@ -47,18 +47,19 @@ struct model_config {
     struct model_config_tensor *outputs;
     size_t n_outputs;
     enum model_version_policy policy;
-    uint64_t latest_count;         /* default 1 */
+    uint64_t latest_count; /* default 1 */
     const uint64_t *specific;
     size_t n_specific;
-    struct str default_filename;   /* empty: model.<extension of the backend> */
-    uint64_t instance_count;       /* 0: not configured */
-    bool has_dynamic_batching;     /* kept for the scheduler */
+    struct str default_filename; /* empty: model.<extension of the backend> */
+    uint64_t instance_count;     /* 0: not configured */
+    bool has_dynamic_batching;   /* kept for the scheduler */
     uint64_t max_queue_delay_us;
-    uint64_t max_queue_size;       /* 0: the server's own limit */
+    uint64_t max_queue_size; /* 0: the server's own limit */
     const uint64_t *preferred_batch_sizes;
     size_t n_preferred;
     bool preserve_ordering;
-    enum model_run_on run_on;      /* parameters { key: "sluice.run_on" value { string_value: "worker" } } */
+    enum model_run_on
+        run_on; /* parameters { key: "sluice.run_on" value { string_value: "worker" } } */
     const struct model_config_param *params;
     size_t n_params;
 };

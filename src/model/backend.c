@@ -1,0 +1,299 @@
+/* Finding and loading backends. */
+#include "model/backend.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uv.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/log.h"
+#include "loop/clock.h"
+#include "model/respond.h"
+
+/* ---- the host's side ------------------------------------------------------------------------- */
+
+static void host_log(sluice_log_level level, const char *model, const char *text) {
+    static const enum log_level levels[] = {
+        [SLUICE_LOG_ERROR] = LOG_ERROR,
+        [SLUICE_LOG_WARNING] = LOG_WARNING,
+        [SLUICE_LOG_INFO] = LOG_INFO,
+        [SLUICE_LOG_DEBUG] = LOG_DEBUG,
+    };
+    bool known = (unsigned)level < sizeof(levels) / sizeof(levels[0]);
+    log_event(known ? levels[level] : LOG_INFO, "backend", LOG_TEXT_OF("model", model ? model : ""),
+              LOG_TEXT_OF("text", text ? text : ""));
+}
+
+const sluice_host *backend_host(void) {
+    static const sluice_host host = {
+        .size = sizeof(host),
+        .abi = SLUICE_BACKEND_ABI,
+        .respond = host_respond,
+        .is_cancelled = host_is_cancelled,
+        .log = host_log,
+        .now_ns = clock_now_ns,
+    };
+    return &host;
+}
+
+enum status backend_error(struct error *err, const sluice_backend *backend, sluice_status status,
+                          const char *text) {
+    static const enum status ours[] = {
+        [SLUICE_OK] = ST_BACKEND_FAILED,       [SLUICE_INVALID_ARGUMENT] = ST_BAD_REQUEST,
+        [SLUICE_NOT_FOUND] = ST_NOT_FOUND,     [SLUICE_UNAVAILABLE] = ST_NOT_READY,
+        [SLUICE_UNSUPPORTED] = ST_UNSUPPORTED, [SLUICE_CANCELLED] = ST_CANCELLED,
+        [SLUICE_NO_MEMORY] = ST_NO_MEMORY,     [SLUICE_INTERNAL] = ST_BACKEND_FAILED,
+    };
+    bool known = (unsigned)status < sizeof(ours) / sizeof(ours[0]);
+    enum status st = known ? ours[status] : ST_BACKEND_FAILED;
+    if (!text || text[0] == '\0') {
+        return error_set(err, st, "backend %s failed and gave no reason", backend->name);
+    }
+    return error_set(err, st, "%s", text);
+}
+
+/* ---- the table of a backend ------------------------------------------------------------------ */
+
+bool backend_name_ok(struct str name) {
+    for (size_t i = 0; i < name.len; i++) {
+        char c = name.ptr[i];
+        bool ok = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+        if (!ok) {
+            return false;
+        }
+    }
+    return name.len > 0 && name.len <= BACKEND_NAME_MAX;
+}
+
+enum status backend_check(const sluice_backend *backend, struct str name, struct error *err) {
+    if (!backend) {
+        return error_set(err, ST_BAD_MODEL, "it refused to work with this server (see the log)");
+    }
+    if (backend->abi != SLUICE_BACKEND_ABI) {
+        return error_set(err, ST_BAD_MODEL,
+                         "it was made for version %" PRIu32
+                         " of the backend interface, this server "
+                         "has version %u",
+                         backend->abi, SLUICE_BACKEND_ABI);
+    }
+    if (backend->size < sizeof(*backend)) {
+        return error_set(err, ST_BAD_MODEL, "its table is %zu bytes, expected at least %zu",
+                         backend->size, sizeof(*backend));
+    }
+    if (!backend->model_open || !backend->model_describe || !backend->model_close ||
+        !backend->instance_open || !backend->instance_close || !backend->execute) {
+        return error_set(err, ST_BAD_MODEL, "a function is missing in its table");
+    }
+    if (!backend->name || !str_is(name, backend->name)) {
+        return error_set(err, ST_BAD_MODEL, "it calls itself \"%s\"",
+                         backend->name ? backend->name : "");
+    }
+    return ST_OK;
+}
+
+/* ---- the installed ones ---------------------------------------------------------------------- */
+
+struct installed {
+    struct str name;
+    bool tried;
+    const sluice_backend *backend; /* NULL when it could not be loaded */
+    struct error error;
+};
+
+struct backends {
+    struct arena *arena;
+    struct str directory;
+    struct installed *items; /* by name */
+    size_t n;
+    size_t cap;
+    struct str list;
+};
+
+static const struct str file_prefix = {"libsluice_", 10};
+static const struct str file_suffix = {".so", 3};
+
+static int compare_names(const void *a, const void *b) {
+    const struct installed *left = a, *right = b;
+    return strcmp(left->name.ptr, right->name.ptr);
+}
+
+static bool add_file(struct backends *backends, struct str file) {
+    if (!str_starts(file, file_prefix) || !str_ends(file, file_suffix)) {
+        return true;
+    }
+    struct str name =
+        str_make(file.ptr + file_prefix.len, file.len - file_prefix.len - file_suffix.len);
+    if (!backend_name_ok(name)) {
+        return true;
+    }
+    if (backends->n == backends->cap) {
+        size_t cap = backends->cap * 2 + 8;
+        struct installed *items = arena_realloc(
+            backends->arena, backends->items, backends->cap * sizeof(*items), cap * sizeof(*items));
+        if (!items) {
+            return false;
+        }
+        backends->items = items;
+        backends->cap = cap;
+    }
+    struct installed *item = &backends->items[backends->n++];
+    *item = (struct installed){.name = arena_dup(backends->arena, name)};
+    return item->name.ptr != NULL;
+}
+
+static bool list_names(struct backends *backends) {
+    struct buf list;
+    buf_init(&list, backends->arena, 64);
+    for (size_t i = 0; i < backends->n; i++) {
+        buf_printf(&list, "%s%s", i > 0 ? ", " : "", backends->items[i].name.ptr);
+    }
+    if (backends->n == 0) {
+        buf_printf(&list, "none");
+    }
+    buf_add_char(&list, '\0');
+    backends->list = str_make(list.data, list.len);
+    return !list.failed;
+}
+
+static bool scan(struct backends *backends) {
+    DIR *dir = backends->directory.ptr ? opendir(backends->directory.ptr) : NULL;
+    bool ok = true;
+    if (dir) {
+        for (struct dirent *entry = readdir(dir); entry && ok; entry = readdir(dir)) {
+            ok = add_file(backends, str_of(entry->d_name));
+        }
+        closedir(dir);
+    }
+    if (ok && backends->n > 0) {
+        qsort(backends->items, backends->n, sizeof(*backends->items), compare_names);
+    }
+    return ok && list_names(backends);
+}
+
+struct backends *backends_new(const char *directory) {
+    struct arena *arena = arena_new(NULL, 0);
+    struct backends *backends = arena ? arena_calloc(arena, 1, sizeof(*backends)) : NULL;
+    if (!backends) {
+        arena_free(arena);
+        return NULL;
+    }
+    backends->arena = arena;
+    if (directory) {
+        backends->directory = arena_dup(arena, str_of(directory));
+    }
+    if ((directory && !backends->directory.ptr) || !scan(backends)) {
+        arena_free(arena);
+        return NULL;
+    }
+    return backends;
+}
+
+void backends_free(struct backends *backends) {
+    if (backends) {
+        arena_free(backends->arena);
+    }
+}
+
+const char *backends_list(const struct backends *backends) {
+    return backends->list.ptr;
+}
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+static enum status load(const char *path, struct str name, const sluice_backend **out,
+                        struct error *err) {
+    uv_lib_t lib;
+    const sluice_backend *(*entry)(const sluice_host *host);
+    void *symbol = NULL;
+    enum status st = ST_OK;
+    if (uv_dlopen(path, &lib) != 0 || uv_dlsym(&lib, "sluice_backend_entry", &symbol) != 0) {
+        st = error_set(err, ST_BAD_MODEL, "%s", uv_dlerror(&lib));
+        uv_dlclose(&lib);
+    } else {
+        memcpy(&entry, &symbol, sizeof(entry)); /* ISO C has no cast between the two */
+        const sluice_backend *backend = entry(backend_host());
+        st = backend_check(backend, name, err);
+        *out = st == ST_OK ? backend : NULL;
+    }
+    if (st != ST_OK) {
+        error_prefix(err, "backend %.*s (%s)", STR_ARG(name), path);
+    }
+    return st;
+}
+
+static enum status load_once(struct backends *backends, struct installed *item, struct error *err) {
+    if (!item->tried) {
+        item->tried = true;
+        struct str path = arena_printf(backends->arena, "%s/%s%s%s", backends->directory.ptr,
+                                       file_prefix.ptr, item->name.ptr, file_suffix.ptr);
+        if (!path.ptr) {
+            error_set(&item->error, ST_NO_MEMORY, "out of memory for a backend's path");
+        } else if (load(path.ptr, item->name, &item->backend, &item->error) == ST_OK) {
+            const char *version = item->backend->version;
+            log_event(LOG_INFO, "backend loaded", LOG_STR("backend", item->name),
+                      LOG_TEXT_OF("version", version ? version : ""), LOG_STR("file", path));
+        }
+    }
+    if (!item->backend) {
+        *err = item->error;
+        return err->status;
+    }
+    return ST_OK;
+}
+
+enum status backends_get(struct backends *backends, struct str name, const sluice_backend **out,
+                         struct error *err) {
+    if (!backend_name_ok(name)) {
+        return error_set(err, ST_BAD_MODEL,
+                         "\"%.*s\" is not the name of a backend: those are made of a-z, 0-9, _ "
+                         "and -",
+                         STR_ARG(name));
+    }
+    for (size_t i = 0; i < backends->n; i++) {
+        struct installed *item = &backends->items[i];
+        if (str_eq(item->name, name)) {
+            enum status st = load_once(backends, item, err);
+            *out = item->backend;
+            return st;
+        }
+    }
+    return error_set(err, ST_BAD_MODEL,
+                     "no backend %.*s is installed in %s (--backend-dir); "
+                     "installed: %s",
+                     STR_ARG(name), backends->directory.ptr ? backends->directory.ptr : "",
+                     backends->list.ptr);
+}
+
+static bool has_extension(const sluice_backend *backend,
+                          bool (*accepts)(void *cookie, const char *extension), void *cookie) {
+    const char *const *extension = backend->extensions;
+    while (extension && *extension) {
+        if (accepts(cookie, *extension)) {
+            return true;
+        }
+        extension++;
+    }
+    return false;
+}
+
+const sluice_backend *backends_find(struct backends *backends,
+                                    bool (*accepts)(void *cookie, const char *extension),
+                                    void *cookie) {
+    for (size_t i = 0; i < backends->n; i++) {
+        struct installed *item = &backends->items[i];
+        bool first = !item->tried;
+        struct error err;
+        if (load_once(backends, item, &err) != ST_OK) {
+            if (first) {
+                log_event(LOG_WARNING, "a backend could not be loaded",
+                          LOG_TEXT_OF("reason", err.text));
+            }
+        } else if (has_extension(item->backend, accepts, cookie)) {
+            return item->backend;
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,29 @@
+/* The states of a call, and its ends: what scheduler.c, instance.c and respond.c share of call.c. */
+#ifndef SLUICE_MODEL_CALL_STATE_H
+#define SLUICE_MODEL_CALL_STATE_H
+
+#include "model/call.h"
+
+static inline enum call_state call_state(struct call *call) {
+    return atomic_load_explicit(&call->state, memory_order_acquire);
+}
+
+enum {
+    CALL_CHEAP_BYTES =
+        64 * 1024 /* a model that was measured to be fast was not measured with more */
+};
+
+/* The one setter: asserts that the step is one of
+ *     NEW → QUEUED → RUNNING, NEW → RUNNING, RUNNING → HELD → ANSWERED, RUNNING → ANSWERED,
+ *     NEW or QUEUED → ANSWERED (refused, cancelled). */
+void call_move(struct call *call, enum call_state to);
+
+/* Makes `call->abi` from `call->request`, and room for the answer, all in the request's arena. Returns:
+ * ST_NO_MEMORY. Thread: the worker's, whose arena it is. */
+enum status call_prepare(struct call *call, struct error *err) __attribute__((warn_unused_result));
+
+/* The backend's last answer is in call->response (or an error is): brings the call back to its worker.
+ * The call must not be touched after this. Thread: any. */
+void call_answer(struct call *call);
+
+#endif

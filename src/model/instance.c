@@ -1,0 +1,152 @@
+/* Instances: opening, claiming, running, and the loop of their threads. No lock is held while a backend
+ * runs. It refuses to decide what is run together: that is the scheduler's. */
+#include "model/instance.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdio.h>
+
+#include "loop/clock.h"
+#include "model/backend.h"
+#include "model/version.h"
+
+enum { INSTANCE_REQUESTS_MAX = 64 /* requests in one execution */, THREAD_NAME_BYTES = 16 };
+
+/* ---- opening and closing --------------------------------------------------------------------- */
+
+static void close_first(struct model_version *version, size_t n) {
+    while (n > 0) {
+        n--;
+        version->backend->instance_close(version->instances[n].handle);
+        version->instances[n].handle = NULL;
+    }
+}
+
+enum status instances_open(struct model_version *version, struct error *err) {
+    for (uint32_t i = 0; i < version->n_instances; i++) {
+        struct instance *instance = &version->instances[i];
+        sluice_error reason = {{0}};
+        *instance = (struct instance){.version = version, .index = i};
+        sluice_status status =
+            version->backend->instance_open(version->model, i, &instance->handle, &reason);
+        if (status != SLUICE_OK) {
+            close_first(version, i);
+            backend_error(err, version->backend, status, reason.text);
+            return error_prefix(err, "instance %u", i);
+        }
+    }
+    return ST_OK;
+}
+
+void instances_close(struct model_version *version) {
+    close_first(version, version->n_instances);
+}
+
+/* ---- claiming -------------------------------------------------------------------------------- */
+
+struct instance *instance_claim(struct model_version *version) {
+    for (size_t i = 0; i < version->n_instances; i++) {
+        struct instance *instance = &version->instances[i];
+        bool idle = false;
+        if (atomic_compare_exchange_strong_explicit(&instance->busy, &idle, true,
+                                                    memory_order_seq_cst, memory_order_seq_cst)) {
+            return instance;
+        }
+    }
+    return NULL;
+}
+
+void instance_release(struct instance *instance) {
+    struct model_version *version = instance->version;
+    /* A thread that found calls but no idle instance sleeps until somebody who released one wakes it.
+     * No wake is lost: either its claim saw this store, or this load sees the call it wanted to run,
+     * because both sides are sequentially consistent; and the wake needs the lock that the thread held
+     * from its claim until it slept. */
+    atomic_store_explicit(&instance->busy, false, memory_order_seq_cst);
+    if (!scheduler_is_empty(&version->scheduler)) {
+        scheduler_wake(&version->scheduler);
+    }
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+void instance_execute(struct instance *instance, struct call *const *calls, size_t n) {
+    struct model_version *version = instance->version;
+    const sluice_request *requests[INSTANCE_REQUESTS_MAX];
+    assert(n >= 1 && n <= INSTANCE_REQUESTS_MAX);
+    lock_assert_free(&version->scheduler.lock);
+    uint64_t started_ns = clock_now_ns();
+    for (size_t i = 0; i < n; i++) {
+        calls[i]->started_ns = started_ns;
+        requests[i] = &calls[i]->abi;
+    }
+    version->backend->execute(instance->handle, requests, n);
+    pace_add(&version->pace, clock_now_ns() - started_ns);
+}
+
+/* Waits until there is something to do and an instance to do it with. `held` is the instance that the
+ * caller used last: it keeps it while calls wait. Returns: NULL at the end. */
+static struct instance *await_work(struct model_version *version, struct instance *held,
+                                   struct call **batch, size_t *n) {
+    struct scheduler *scheduler = &version->scheduler;
+    lock_take(&scheduler->lock);
+    for (;;) {
+        if (scheduler->head && !held) {
+            held = instance_claim(version);
+        }
+        if (scheduler->head && held) {
+            *n = scheduler_take(scheduler, batch, INSTANCE_REQUESTS_MAX);
+            break;
+        }
+        if (held) {
+            /* Nobody needs to be told: nothing is queued, and who queues next wakes a thread. */
+            atomic_store_explicit(&held->busy, false, memory_order_seq_cst);
+            held = NULL;
+        }
+        if (scheduler->ending) {
+            break;
+        }
+        lock_wait(&scheduler->lock, &scheduler->work);
+    }
+    lock_drop(&scheduler->lock);
+    return held;
+}
+
+static void thread_main(void *arg) {
+    struct instance *instance = arg; /* here only for its number */
+    struct model_version *version = instance->version;
+    struct call *batch[INSTANCE_REQUESTS_MAX];
+    char name[THREAD_NAME_BYTES];
+    snprintf(name, sizeof(name), "%.10s/%u", version->plan.spec.name.ptr, instance->index);
+    pthread_setname_np(pthread_self(), name);
+    size_t n = 0;
+    instance = await_work(version, NULL, batch, &n);
+    while (instance) {
+        instance_execute(instance, batch, n);
+        instance = await_work(version, instance, batch, &n);
+    }
+}
+
+enum status instances_start(struct model_version *version, struct error *err) {
+    for (size_t i = 0; i < version->n_instances; i++) {
+        struct instance *instance = &version->instances[i];
+        int rc = uv_thread_create(&instance->thread, thread_main, instance);
+        if (rc != 0) {
+            instances_stop(version);
+            return error_set(err, ST_IO, "no thread for instance %zu: %s", i, uv_strerror(rc));
+        }
+        instance->has_thread = true;
+    }
+    return ST_OK;
+}
+
+void instances_stop(struct model_version *version) {
+    scheduler_end(&version->scheduler);
+    for (size_t i = 0; i < version->n_instances; i++) {
+        struct instance *instance = &version->instances[i];
+        if (instance->has_thread) {
+            uv_thread_join(&instance->thread);
+            instance->has_thread = false;
+        }
+    }
+}

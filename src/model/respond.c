@@ -1,0 +1,107 @@
+/* What a backend calls to answer. A protocol that carries one answer gets the first, and an error when
+ * the backend gives a second with outputs; either way it is told only when the backend has said that it
+ * is done with the request. */
+#include "model/respond.h"
+
+#include "base/log.h"
+#include "base/metric.h"
+#include "model/backend.h"
+#include "model/call_state.h"
+#include "model/version.h"
+
+/* Outputs that nobody will send. */
+static void give_back(const sluice_response *response) {
+    if (response->release) {
+        response->release(response->cookie);
+    }
+}
+
+/* The `release` of call->response. */
+static void release_answer(void *cookie) {
+    struct call *call = cookie;
+    struct model_version *version = call->release_unrefs ? call->version : NULL;
+    if (call->backend_release) {
+        call->backend_release(call->backend_cookie);
+        metric_add(METRIC_OUTPUTS_HELD, -1);
+    }
+    arena_free(call->extra);
+    call->extra = NULL;
+    if (version) {
+        model_version_unref(version);
+    }
+}
+
+/* From here on the response owns the outputs' bytes. */
+static void hold(struct call *call, const sluice_response *response) {
+    call->backend_release = response->release;
+    call->backend_cookie = response->cookie;
+    if (response->release) {
+        metric_add(METRIC_OUTPUTS_HELD, 1);
+    }
+    if (response->release || call->extra) {
+        call->response.release = release_answer;
+        call->response.cookie = call;
+    }
+}
+
+static void first_answer(struct call *call, const sluice_response *response) {
+    struct error *err = &call->response.error;
+    if (response->status != SLUICE_OK) {
+        backend_error(err, call->version->backend, response->status, response->error);
+        give_back(response);
+    } else if (answer_take(call, response, err) == ST_OK) {
+        hold(call, response);
+    } else {
+        call->response.outputs = NULL;
+        call->response.n_outputs = 0;
+        arena_free(call->extra);
+        call->extra = NULL;
+        give_back(response);
+    }
+}
+
+static void further_answer(struct call *call, const sluice_response *response) {
+    struct error *err = &call->response.error;
+    bool says_only_end =
+        response->status == SLUICE_OK && response->n_outputs == 0 && response->final;
+    if (err->status == ST_OK && !says_only_end) {
+        infer_response_release(&call->response);
+        call->response.outputs = NULL;
+        call->response.n_outputs = 0;
+        if (response->status != SLUICE_OK) {
+            backend_error(err, call->version->backend, response->status, response->error);
+        } else {
+            error_set(
+                err, ST_UNSUPPORTED,
+                "the model gave more than one answer to the request, and this protocol carries "
+                "one");
+        }
+    }
+    give_back(response);
+}
+
+void host_respond(const sluice_request *request, const sluice_response *response) {
+    struct call *call = request->host;
+    enum call_state state = call_state(call);
+    if (state == CALL_RUNNING) {
+        first_answer(call, response);
+    } else if (state == CALL_HELD) {
+        further_answer(call, response);
+    } else {
+        /* Seen by luck: the request of a final answer is usually gone. */
+        log_event(LOG_ERROR, "the backend answered a request again after its final answer",
+                  LOG_TEXT_OF("backend", call->version->backend->name));
+        give_back(response);
+        return;
+    }
+    if (response->final) {
+        call_answer(call);
+    } else if (state == CALL_RUNNING) {
+        call_move(call, CALL_HELD);
+    }
+}
+
+int host_is_cancelled(const sluice_request *request) {
+    struct call *call = request->host;
+    return atomic_load_explicit(&call->cancelled, memory_order_relaxed) ? 1 : 0;
+}

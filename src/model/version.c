@@ -1,0 +1,214 @@
+/* Opening and ending a model version, step by step, each undone in reverse. */
+#include "model/version.h"
+
+#include <assert.h>
+#include <time.h>
+
+#include "model/backend.h"
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static sluice_param *params_for_backend(struct arena *arena, const struct model_config *config) {
+    sluice_param *params = arena_calloc(arena, config->n_params, sizeof(*params));
+    for (size_t i = 0; params && i < config->n_params; i++) {
+        params[i] = (sluice_param){
+            .name = config->params[i].name.ptr,
+            .name_bytes = config->params[i].name.len,
+            .kind = SLUICE_PARAM_STRING,
+            .string = config->params[i].value.ptr,
+            .string_bytes = config->params[i].value.len,
+        };
+    }
+    return params;
+}
+
+static enum status open_model(struct model_version *version, const struct version_options *options,
+                              struct error *err) {
+    sluice_error reason = {{0}};
+    sluice_model_args args = {
+        .size = sizeof(args),
+        .name = options->name.ptr,
+        .version = options->version,
+        .path = options->path.ptr,
+        .directory = options->directory.ptr,
+        .max_batch_size =
+            options->config->has_max_batch_size ? options->config->max_batch_size : UINT64_MAX,
+        .n_threads = version->n_threads,
+        .may_spin = version->may_spin,
+        .params = params_for_backend(version->arena, options->config),
+        .n_params = options->config->n_params,
+    };
+    if (!args.params) {
+        return error_set(err, ST_NO_MEMORY, "out of memory for the model's parameters");
+    }
+    sluice_status status = version->backend->model_open(&args, &version->model, &reason);
+    return status == SLUICE_OK ? ST_OK : backend_error(err, version->backend, status, reason.text);
+}
+
+static enum status describe(struct model_version *version, const struct version_options *options,
+                            sluice_model_info *info, struct error *err) {
+    sluice_error reason = {{0}};
+    *info = (sluice_model_info){.size = sizeof(*info)};
+    sluice_status status = version->backend->model_describe(version->model, info, &reason);
+    if (status != SLUICE_OK) {
+        return backend_error(err, version->backend, status, reason.text);
+    }
+    enum status st = model_info_check(info, err);
+    if (st != ST_OK) {
+        return error_prefix(err, "backend %s", version->backend->name);
+    }
+    return model_complete(version->arena, &version->config, info, options->version,
+                          options->default_max_batch_size, &version->plan, err);
+}
+
+/* How many instances, with how many threads each. One instance unless told otherwise: it may use all
+ * CPUs for a request, and what waits meanwhile can be batched. */
+static void divide_cpus(struct model_version *version, const struct version_options *options) {
+    uint64_t n = options->config->instance_count;
+    version->n_instances = n > 0 ? (size_t)n : 1;
+    uint64_t threads = options->usable_cpus / version->n_instances;
+    version->n_threads = threads > 0 ? (uint32_t)threads : 1;
+    /* The workers need CPUs too: threads that spin between requests would take theirs on a small
+     * machine. */
+    version->may_spin = !options->spinning_hurts && version->n_threads >= VERSION_SPIN_CPUS;
+}
+
+static enum status allocate(const struct version_options *options, struct model_version **out,
+                            struct error *err) {
+    struct arena *arena = arena_new(NULL, 0);
+    struct model_version *version =
+        arena ? arena_alloc_aligned(arena, sizeof(*version), CACHE_LINE_BYTES) : NULL;
+    if (!version) {
+        arena_free(arena);
+        return error_set(err, ST_NO_MEMORY, "out of memory for the model");
+    }
+    *version = (struct model_version){
+        .arena = arena,
+        .config = *options->config,
+        .backend = options->backend,
+        .path = options->path,
+    };
+    version->config.name = options->name;
+    uint64_t limit = options->config->max_queue_size > 0 ? options->config->max_queue_size
+                                                         : options->max_queue_size;
+    scheduler_init(&version->scheduler, limit > SIZE_MAX ? SIZE_MAX : (size_t)limit);
+    pace_init(&version->pace);
+    atomic_flag_clear(&version->shape_reported);
+    atomic_init(&version->refs, 1);
+    atomic_init(&version->n_in_flight, 0);
+    atomic_init(&version->stopping, false);
+    *out = version;
+    return ST_OK;
+}
+
+static void destroy(struct model_version *version) {
+    if (version->model) {
+        version->backend->model_close(version->model);
+    }
+    scheduler_fini(&version->scheduler);
+    arena_free(version->arena);
+}
+
+static enum status open_instances(struct model_version *version, bool cheap, struct error *err) {
+    version->run_on = version->config.run_on;
+    if (version->run_on == RUN_AUTO && cheap) {
+        version->run_on = RUN_ON_WORKER;
+    }
+    version->instances =
+        arena_calloc(version->arena, version->n_instances, sizeof(*version->instances));
+    if (!version->instances) {
+        return error_set(err, ST_NO_MEMORY, "out of memory for %zu instances",
+                         version->n_instances);
+    }
+    enum status st = instances_open(version, err);
+    if (st == ST_OK) {
+        st = instances_start(version, err);
+        if (st != ST_OK) {
+            instances_close(version);
+        }
+    }
+    return st;
+}
+
+enum status version_open(const struct version_options *options, struct model_version **out,
+                         struct error *err) {
+    struct model_version *version = NULL;
+    sluice_model_info info;
+    enum status st = allocate(options, &version, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    divide_cpus(version, options);
+    st = open_model(version, options, err);
+    if (st == ST_OK) {
+        st = describe(version, options, &info, err);
+    }
+    if (st == ST_OK && info.cheap && options->config->instance_count == 0) {
+        version->n_instances = options->usable_cpus; /* one for each worker that comes by */
+    }
+    if (st == ST_OK) {
+        st = open_instances(version, info.cheap != 0, err);
+    }
+    if (st != ST_OK) {
+        destroy(version);
+        return st;
+    }
+    *out = version;
+    return ST_OK;
+}
+
+/* ---- serving --------------------------------------------------------------------------------- */
+
+bool version_enter(struct model_version *version, struct error *err) {
+    /* Ordered with version_stop: either it sees this call, or this call sees that it stops. */
+    atomic_fetch_add_explicit(&version->n_in_flight, 1, memory_order_seq_cst);
+    if (atomic_load_explicit(&version->stopping, memory_order_seq_cst)) {
+        version_leave(version);
+        char name[TENSOR_NAME_TEXT_BYTES];
+        error_set(err, ST_NOT_READY, "model %s is being stopped",
+                  tensor_name_print(version->plan.spec.name, name));
+        return false;
+    }
+    return true;
+}
+
+void version_leave(struct model_version *version) {
+    atomic_fetch_sub_explicit(&version->n_in_flight, 1, memory_order_release);
+}
+
+void model_version_ref(struct model_version *version) {
+    atomic_fetch_add_explicit(&version->refs, 1, memory_order_relaxed);
+}
+
+void model_version_unref(struct model_version *version) {
+    size_t before = atomic_fetch_sub_explicit(&version->refs, 1, memory_order_release);
+    assert(before > 1); /* the first reference is the repository's, until version_close */
+}
+
+const struct model_spec *model_version_spec(const struct model_version *version) {
+    return &version->plan.spec;
+}
+
+const uint64_t *model_version_siblings(const struct model_version *version, size_t *n) {
+    *n = version->n_siblings;
+    return version->siblings;
+}
+
+/* ---- ending ---------------------------------------------------------------------------------- */
+
+void version_stop(struct model_version *version) {
+    atomic_store_explicit(&version->stopping, true, memory_order_seq_cst);
+    /* Looked at from time to time instead of signalled: whoever ends the last call must not touch the
+     * version after its count, and serving pays nothing for an end that comes once. */
+    while (atomic_load_explicit(&version->n_in_flight, memory_order_acquire) > 0) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+    }
+    instances_stop(version);
+}
+
+void version_close(struct model_version *version) {
+    /* A reference, or an answer's bytes, still held would point into what is freed here. */
+    assert(atomic_load_explicit(&version->refs, memory_order_acquire) == 1);
+    instances_close(version);
+    destroy(version);
+}

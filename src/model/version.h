@@ -1,0 +1,82 @@
+/* A model version being served: what repository.h promises to others, as the model room itself sees
+ * it. */
+#ifndef SLUICE_MODEL_VERSION_H
+#define SLUICE_MODEL_VERSION_H
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "model/complete.h"
+#include "model/config.h"
+#include "model/instance.h"
+#include "model/pace.h"
+#include "model/repository.h"
+#include "model/scheduler.h"
+#include "sluice/backend.h"
+
+enum {
+    CACHE_LINE_BYTES = 64,
+    VERSION_SPIN_CPUS = 4, /* an execution with fewer threads than this never spins */
+};
+
+struct model_version {
+    /* fixed once open */
+    struct arena *arena;        /* everything here, this struct included, lives in it */
+    struct model_config config; /* its own copy, completed */
+    struct model_plan plan;
+    const sluice_backend *backend;
+    sluice_model *model;
+    struct instance *instances;
+    size_t n_instances;
+    uint32_t n_threads; /* for one execution */
+    bool may_spin;
+    enum model_run_on run_on; /* RUN_AUTO: as `pace` says */
+    struct str path;          /* the model's file or directory */
+    const uint64_t *siblings; /* set before the version is published */
+    size_t n_siblings;
+
+    /* in motion; apart from what is read all the time */
+    alignas(CACHE_LINE_BYTES) struct scheduler scheduler;
+    struct pace pace;
+    atomic_flag shape_reported; /* an output unlike the specification is logged once */
+    alignas(CACHE_LINE_BYTES) atomic_size_t refs;
+    atomic_size_t n_in_flight; /* calls accepted and not yet answered */
+    atomic_bool stopping;
+};
+
+/* What a version is made from. */
+struct version_options {
+    const sluice_backend *backend;
+    const struct model_config *config; /* as read; strings and arrays must outlive the version */
+    struct str name;
+    uint64_t version;
+    struct str path;      /* "…/1/model.onnx" */
+    struct str directory; /* the model's own; "" for a single file */
+    uint64_t default_max_batch_size;
+    uint64_t max_queue_size;
+    unsigned usable_cpus;
+    bool spinning_hurts; /* the CPU quota is below the affinity */
+};
+
+/* Opens the model in its backend, completes the configuration, opens the instances and starts their
+ * threads. Returns: the backend's reason, or ST_BAD_MODEL, or ST_NO_MEMORY. Owns: *out, with one
+ * reference, until version_stop and version_close. Thread: one at a time per model; may block. */
+enum status version_open(const struct version_options *options, struct model_version **out,
+                         struct error *err) __attribute__((warn_unused_result));
+/* Refuses new calls, waits until those taken are answered, ends the threads. */
+void version_stop(struct model_version *version);
+/* After version_stop, when nobody holds a reference or an answer's bytes any more. */
+void version_close(struct model_version *version);
+
+void model_version_ref(struct model_version *version);
+
+/* A call begins; false (with `err` filled) when the version is being stopped. A call ends. */
+bool version_enter(struct model_version *version, struct error *err);
+void version_leave(struct model_version *version);
+
+#endif
