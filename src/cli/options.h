@@ -77,7 +77,7 @@ struct option_hint {
 struct option_set {
     const char *command; /* "sluice serve" */
     const char *usage;   /* "[FLAGS] PATH…" */
-    const char *about;   /* paragraphs, separated by an empty line; wrapped when printed */
+    const char *about;   /* wrapped when printed; a line break begins a new paragraph */
     const char *epilog;  /* examples and notes; printed as they are */
     const struct option *options;
     size_t n_options;

@@ -39,14 +39,15 @@ static void add_line(struct buf *out, unsigned indent) {
 
 void help_wrap(struct buf *out, const char *text, unsigned at, unsigned indent, unsigned columns) {
     bool first = true;
-    while (*text) {
+    for (text += strspn(text, " "); *text; text += strspn(text, " ")) {
         if (*text == '\n') {
             buf_add_char(out, '\n');
             add_line(out, indent);
             at = indent;
             first = true;
+            text++;
+            continue;
         }
-        text += strspn(text, " \n");
         size_t n = strcspn(text, " \n");
         unsigned width = text_columns(text, n);
         if (!first && at + 1 + width > columns) {
@@ -95,7 +96,7 @@ static struct str option_right(struct arena *arena, const struct option *option)
     if (strlen(option->alias) > 1)
         buf_printf(&text, " Also --%s.", option->alias);
     if (*option->value)
-        buf_printf(&text, " [%s]", option->value);
+        buf_printf(&text, " [default: %s]", option->value);
     buf_add_char(&text, '\0');
     return text.failed ? STR("") : buf_str(&text);
 }

@@ -17,8 +17,9 @@ struct help_style {
 /* What suits `file`: the terminal's width, and colours on a terminal unless NO_COLOR is set. */
 struct help_style help_style_of(FILE *file);
 
-/* Wraps `text` at spaces. The first line begins at column `at` of the line that is being written, the
- * others are indented by `indent`; ends without a line break. Empty lines in `text` are kept. */
+/* Wraps `text` at spaces; a line break in it begins a new paragraph, behind an empty line. The first line
+ * begins at column `at` of the line that is being written, the others are indented by `indent`; ends
+ * without a line break. */
 void help_wrap(struct buf *out, const char *text, unsigned at, unsigned indent, unsigned columns);
 /* Writes the heading in bold. */
 void help_heading(struct buf *out, const char *text, struct help_style style);

@@ -16,7 +16,7 @@ struct amount_unit {
 };
 
 static const struct amount_unit byte_units[] = {
-    {"TiB", (uint64_t)1 << 40}, {"GiB", 1u << 30}, {"MiB", 1u << 20}, {"KiB", 1u << 10}, {"B", 1}};
+    {"GiB", 1u << 30}, {"MiB", 1u << 20}, {"KiB", 1u << 10}, {"B", 1}};
 static const struct amount_unit time_units[] = {{"h", UINT64_C(3600000000000)},
                                                 {"m", UINT64_C(60000000000)},
                                                 {"s", UINT64_C(1000000000)},
@@ -24,11 +24,13 @@ static const struct amount_unit time_units[] = {{"h", UINT64_C(3600000000000)},
                                                 {"us", 1000},
                                                 {"ns", 1}};
 
+static const struct amount_unit count_units[] = {{"", 1}};
+
 /* In the largest unit that leaves a whole number. */
 static void amount_print(char out[AMOUNT_BYTES], uint64_t value, const struct amount_unit *units) {
-    while (units->size > 1 && (value == 0 || value % units->size != 0))
+    while (units->size > 1 && value % units->size != 0)
         units++;
-    snprintf(out, AMOUNT_BYTES, "%" PRIu64 "%s", value / units->size, units->name);
+    snprintf(out, AMOUNT_BYTES, "%" PRIu64 "%s", value / units->size, value ? units->name : "");
 }
 
 static void *place(struct options *options, size_t index) {
@@ -56,12 +58,10 @@ static enum status range_error(const struct option *option, uint64_t value, stru
     char min[AMOUNT_BYTES], max[AMOUNT_BYTES], is[AMOUNT_BYTES];
     const struct amount_unit *units = option->type == OPTION_BYTES      ? byte_units
                                       : option->type == OPTION_DURATION ? time_units
-                                                                        : byte_units + 4;
+                                                                        : count_units;
     amount_print(min, option->min, units);
     amount_print(max, option->max, units);
     amount_print(is, value, units);
-    if (option->type == OPTION_U64) /* a count has no unit */
-        min[strlen(min) - 1] = max[strlen(max) - 1] = is[strlen(is) - 1] = '\0';
     return error_set(err, ST_BAD_CONFIG, "%s is out of range: from %s to %s", is, min, max);
 }
 
