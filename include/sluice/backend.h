@@ -1,6 +1,6 @@
 /* The backend interface of Sluice: what a shared library must offer so that `sluice serve` can run
- * models through it. Everything a backend author needs is on this page; backends/identity is the
- * example to copy.
+ * models through it. Everything a backend author needs is on this page and in types.h (datatypes and
+ * parameters); backends/identity is the example to copy.
  *
  * A backend is a file `libsluice_NAME.so` in the server's --backend-dir. It exports one function,
  * sluice_backend_entry, which returns a table of functions. Models name it in config.pbtxt with
@@ -40,6 +40,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "sluice/types.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -59,23 +61,6 @@ typedef enum sluice_status {
     SLUICE_INTERNAL = 7          /* the backend is at fault: HTTP 500 */
 } sluice_status;
 
-typedef enum sluice_datatype {
-    SLUICE_BOOL = 1, /* one byte, 0 or 1 */
-    SLUICE_UINT8 = 2,
-    SLUICE_UINT16 = 3,
-    SLUICE_UINT32 = 4,
-    SLUICE_UINT64 = 5,
-    SLUICE_INT8 = 6,
-    SLUICE_INT16 = 7,
-    SLUICE_INT32 = 8,
-    SLUICE_INT64 = 9,
-    SLUICE_FP16 = 10,
-    SLUICE_FP32 = 11,
-    SLUICE_FP64 = 12,
-    SLUICE_BYTES = 13, /* 4-byte length and bytes, per element */
-    SLUICE_BF16 = 14
-} sluice_datatype;
-
 typedef enum sluice_log_level {
     SLUICE_LOG_ERROR = 0,
     SLUICE_LOG_WARNING = 1,
@@ -87,27 +72,6 @@ typedef enum sluice_log_level {
 typedef struct sluice_error {
     char text[512]; /* one sentence, NUL-terminated: what was expected, what came */
 } sluice_error;
-
-/* A named value: of a request (from its client) or of a model's configuration. */
-typedef enum sluice_param_kind {
-    SLUICE_PARAM_BOOL = 0,
-    SLUICE_PARAM_INT64 = 1,
-    SLUICE_PARAM_UINT64 = 2, /* only for values above INT64_MAX */
-    SLUICE_PARAM_DOUBLE = 3,
-    SLUICE_PARAM_STRING = 4
-} sluice_param_kind;
-
-typedef struct sluice_param {
-    const char *name;
-    size_t name_bytes; /* without the NUL */
-    sluice_param_kind kind;
-    int32_t boolean;
-    int64_t int64;
-    uint64_t uint64;
-    double number;
-    const char *string;
-    size_t string_bytes; /* without the NUL; the string may hold NULs of its own */
-} sluice_param;
 
 /* ---- what a model is told when it is opened ---------------------------------------------------- */
 

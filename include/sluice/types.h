@@ -1,0 +1,55 @@
+/* What both public interfaces of Sluice speak of: datatypes and parameters. The values and layouts are
+ * part of the backend ABI (backend.h) and of the client library's (client.h). */
+#ifndef SLUICE_TYPES_H
+#define SLUICE_TYPES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum sluice_datatype {
+    SLUICE_BOOL = 1, /* one byte, 0 or 1 */
+    SLUICE_UINT8 = 2,
+    SLUICE_UINT16 = 3,
+    SLUICE_UINT32 = 4,
+    SLUICE_UINT64 = 5,
+    SLUICE_INT8 = 6,
+    SLUICE_INT16 = 7,
+    SLUICE_INT32 = 8,
+    SLUICE_INT64 = 9,
+    SLUICE_FP16 = 10,
+    SLUICE_FP32 = 11,
+    SLUICE_FP64 = 12,
+    SLUICE_BYTES = 13, /* 4-byte length and bytes, per element */
+    SLUICE_BF16 = 14
+} sluice_datatype;
+
+/* A named value: of a request (from its client) or of a model's configuration. */
+typedef enum sluice_param_kind {
+    SLUICE_PARAM_BOOL = 0,
+    SLUICE_PARAM_INT64 = 1,
+    SLUICE_PARAM_UINT64 = 2, /* only for values above INT64_MAX */
+    SLUICE_PARAM_DOUBLE = 3,
+    SLUICE_PARAM_STRING = 4
+} sluice_param_kind;
+
+typedef struct sluice_param {
+    const char *name;
+    size_t name_bytes; /* without the NUL */
+    sluice_param_kind kind;
+    int32_t boolean;
+    int64_t int64;
+    uint64_t uint64;
+    double number;
+    const char *string;
+    size_t string_bytes; /* without the NUL; the string may hold NULs of its own */
+} sluice_param;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
