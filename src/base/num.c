@@ -71,6 +71,60 @@ bool num_parse_f64(struct str text, double *out) {
     return true;
 }
 
+/* Digits at the front of `text`. */
+static struct str take_digits(struct str *text) {
+    size_t n = 0;
+    while (n < text->len && is_digit(text->ptr[n])) {
+        n++;
+    }
+    struct str digits = str_make(text->ptr, n);
+    *text = str_make(text->ptr + n, text->len - n);
+    return digits;
+}
+
+bool num_parse_decimal(struct str text, double *out) {
+    /* Written again by JSON's grammar: sign, whole without leading zeros, point, fraction, rest. */
+    char json[F64_MAX_CHARS];
+    size_t n = 0;
+    if (text.len == 0 || text.len > F64_MAX_CHARS - 2) {
+        return false;
+    }
+    if (text.ptr[0] == '-' || text.ptr[0] == '+') {
+        if (text.ptr[0] == '-') {
+            json[n++] = '-';
+        }
+        text = str_make(text.ptr + 1, text.len - 1);
+    }
+    struct str whole = take_digits(&text);
+    struct str fraction = {NULL, 0};
+    bool none = whole.len == 0;
+    if (text.len > 0 && text.ptr[0] == '.') {
+        text = str_make(text.ptr + 1, text.len - 1);
+        fraction = take_digits(&text);
+    }
+    if (none && fraction.len == 0) {
+        return false;
+    }
+    while (whole.len > 0 && whole.ptr[0] == '0') {
+        whole = str_make(whole.ptr + 1, whole.len - 1);
+    }
+    if (whole.len == 0) {
+        whole = STR("0");
+    }
+    memcpy(json + n, whole.ptr, whole.len);
+    n += whole.len;
+    if (fraction.len > 0) {
+        json[n++] = '.';
+        memcpy(json + n, fraction.ptr, fraction.len);
+        n += fraction.len;
+    }
+    if (text.len > 0) { /* an exponent, or something that num_parse_f64 refuses */
+        memcpy(json + n, text.ptr, text.len);
+        n += text.len;
+    }
+    return num_parse_f64(str_make(json, n), out);
+}
+
 struct unit {
     const char *name;
     uint64_t scale;

@@ -1,0 +1,274 @@
+/* Reading a tree with types, and telling where in the file something is wrong. It refuses to convert: a
+ * number in quotes is text. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "base/doc.h"
+#include "base/doc_build.h"
+
+enum { PATH_BYTES = 200, SHOWN_BYTES = 60 };
+
+struct doc_node doc_root(const struct doc *doc) {
+    return (struct doc_node){.doc = doc, .val = yyjson_doc_get_root(doc->tree)};
+}
+
+struct doc_node doc_get(const struct doc_node *node, const char *key) {
+    return (struct doc_node){
+        .doc = node->doc, .val = yyjson_obj_get(node->val, key), .parent = node, .key = key};
+}
+
+bool doc_present(const struct doc_node *node) {
+    return node->val && !yyjson_is_null(node->val);
+}
+
+size_t doc_count(const struct doc_node *node) {
+    if (!node->val) {
+        return 0;
+    }
+    return yyjson_is_arr(node->val) ? yyjson_arr_size(node->val) : 1;
+}
+
+struct doc_node doc_at(const struct doc_node *node, size_t index) {
+    if (node->val && !yyjson_is_arr(node->val)) { /* a single value: an array of one, and itself */
+        struct doc_node only = *node;
+        if (index > 0) {
+            only.val = NULL;
+        }
+        return only;
+    }
+    return (struct doc_node){
+        .doc = node->doc, .val = yyjson_arr_get(node->val, index), .parent = node, .index = index};
+}
+
+static unsigned val_line(const struct doc *doc, yyjson_val *val) {
+    return doc->lines[val - yyjson_doc_get_root(doc->tree)];
+}
+
+unsigned doc_line(const struct doc_node *node) {
+    while (!node->val && node->parent) { /* what is not there would be in there */
+        node = node->parent;
+    }
+    return node->val ? val_line(node->doc, node->val) : 1;
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+/* "input[1].dims" at `out`. Returns: its length, 0 at the root. */
+static size_t path_print(const struct doc_node *node, char out[PATH_BYTES]) {
+    const struct doc_node *chain[2 * DOC_MAX_DEPTH + 2];
+    size_t n = 0, len = 0;
+    for (; node->parent && n < sizeof(chain) / sizeof(chain[0]); node = node->parent) {
+        chain[n++] = node;
+    }
+    out[0] = '\0';
+    while (n > 0 && len < PATH_BYTES - 1) {
+        const struct doc_node *step = chain[--n];
+        int wrote =
+            step->key ? snprintf(out + len, PATH_BYTES - len, "%s%s", len > 0 ? "." : "", step->key)
+                      : snprintf(out + len, PATH_BYTES - len, "[%zu]", step->index);
+        len += (size_t)wrote;
+    }
+    return len < PATH_BYTES ? len : PATH_BYTES - 1;
+}
+
+enum status doc_error(const struct doc_node *node, struct error *err, const char *format, ...) {
+    char path[PATH_BYTES];
+    va_list args;
+    if (!err) {
+        return ST_BAD_CONFIG;
+    }
+    va_start(args, format);
+    error_setv(err, ST_BAD_CONFIG, format, args);
+    va_end(args);
+    if (path_print(node, path) > 0) {
+        return error_prefix(err, "%s:%u: %s", node->doc->name, doc_line(node), path);
+    }
+    return error_prefix(err, "%s:%u", node->doc->name, doc_line(node));
+}
+
+static const char *number_print(yyjson_val *val, char out[SHOWN_BYTES]) {
+    if (yyjson_is_uint(val)) {
+        snprintf(out, SHOWN_BYTES, "%" PRIu64, yyjson_get_uint(val));
+    } else if (yyjson_is_sint(val)) {
+        snprintf(out, SHOWN_BYTES, "%" PRId64, yyjson_get_sint(val));
+    } else {
+        double real = yyjson_get_real(val);
+        bool whole = isfinite(real) && floor(real) == real && fabs(real) < 1e15;
+        snprintf(out, SHOWN_BYTES, whole ? "%.1f" : "%.17g", real);
+    }
+    return out;
+}
+
+/* What stands there, for "got …". */
+static const char *val_print(yyjson_val *val, char out[SHOWN_BYTES]) {
+    switch (yyjson_get_type(val)) {
+    case YYJSON_TYPE_NULL:
+        return "nothing (null)";
+    case YYJSON_TYPE_BOOL:
+        return yyjson_get_bool(val) ? "true" : "false";
+    case YYJSON_TYPE_NUM:
+        return number_print(val, out);
+    case YYJSON_TYPE_STR: {
+        bool cut = yyjson_get_len(val) > SHOWN_BYTES - 10;
+        snprintf(out, SHOWN_BYTES, "\"%.*s%s\"", cut ? SHOWN_BYTES - 13 : SHOWN_BYTES - 10,
+                 yyjson_get_str(val), cut ? "..." : "");
+        return out;
+    }
+    case YYJSON_TYPE_ARR:
+        snprintf(out, SHOWN_BYTES, "a list of %zu", yyjson_arr_size(val));
+        return out;
+    case YYJSON_TYPE_OBJ:
+        return "an object";
+    default:
+        return "nothing";
+    }
+}
+
+static enum status expected(const struct doc_node *node, struct error *err, const char *what) {
+    char shown[SHOWN_BYTES];
+    return doc_error(node, err, "expected %s, got %s", what, val_print(node->val, shown));
+}
+
+/* ---- the typed readers ----------------------------------------------------------------------- */
+
+enum status doc_read_bool(const struct doc_node *node, bool *out, struct error *err) {
+    if (!node->val) {
+        return ST_OK;
+    }
+    /* The protobuf text format writes a bool as 0 or 1, too. */
+    bool number = node->doc->format == DOC_PBTXT && yyjson_is_uint(node->val) &&
+                  yyjson_get_uint(node->val) <= 1;
+    if (!number && !yyjson_is_bool(node->val)) {
+        return expected(node, err, "true or false");
+    }
+    *out = number ? yyjson_get_uint(node->val) == 1 : yyjson_get_bool(node->val);
+    return ST_OK;
+}
+
+enum status doc_read_i64(const struct doc_node *node, int64_t min, int64_t max, int64_t *out,
+                         struct error *err) {
+    if (!node->val) {
+        return ST_OK;
+    }
+    bool fits = yyjson_is_int(node->val) &&
+                (yyjson_is_sint(node->val) || yyjson_get_uint(node->val) <= INT64_MAX);
+    int64_t value = fits ? yyjson_get_sint(node->val) : 0;
+    if (!fits || value < min || value > max) {
+        char what[100];
+        snprintf(what, sizeof(what), "a whole number from %" PRId64 " to %" PRId64, min, max);
+        return expected(node, err, what);
+    }
+    *out = value;
+    return ST_OK;
+}
+
+enum status doc_read_f64(const struct doc_node *node, double *out, struct error *err) {
+    if (!node->val) {
+        return ST_OK;
+    }
+    if (!yyjson_is_num(node->val)) {
+        return expected(node, err, "a number");
+    }
+    *out = yyjson_get_num(node->val);
+    return ST_OK;
+}
+
+enum status doc_read_str(const struct doc_node *node, struct str *out, struct error *err) {
+    if (!node->val) {
+        return ST_OK;
+    }
+    if (!yyjson_is_str(node->val)) {
+        return expected(node, err,
+                        yyjson_is_num(node->val) || yyjson_is_bool(node->val)
+                            ? "text (in quotes, where it looks like something else)"
+                            : "text");
+    }
+    *out = str_make(yyjson_get_str(node->val), yyjson_get_len(node->val));
+    return ST_OK;
+}
+
+enum status doc_expect_object(const struct doc_node *node, struct error *err) {
+    if (!node->val || yyjson_is_obj(node->val)) {
+        return ST_OK;
+    }
+    return expected(node, err, "an object (named fields)");
+}
+
+/* ---- unknown fields -------------------------------------------------------------------------- */
+
+enum { NAME_MAX_CHARS = 64 };
+
+static size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+/* How many letters must be added, dropped, changed or swapped with their neighbour to make `b` of `a`
+ * (optimal string alignment). */
+static size_t edit_distance(struct str a, struct str b) {
+    size_t rows[3][NAME_MAX_CHARS + 1];
+    if (a.len > NAME_MAX_CHARS || b.len > NAME_MAX_CHARS) {
+        return SIZE_MAX;
+    }
+    size_t *before = rows[0], *last = rows[1], *row = rows[2];
+    for (size_t j = 0; j <= b.len; j++) {
+        before[j] = last[j] = j;
+    }
+    for (size_t i = 1; i <= a.len; i++) {
+        row[0] = i;
+        for (size_t j = 1; j <= b.len; j++) {
+            size_t change = last[j - 1] + (a.ptr[i - 1] != b.ptr[j - 1]);
+            row[j] = least(change, least(last[j], row[j - 1]) + 1);
+            if (i > 1 && j > 1 && a.ptr[i - 1] == b.ptr[j - 2] && a.ptr[i - 2] == b.ptr[j - 1]) {
+                row[j] = least(row[j], before[j - 2] + 1);
+            }
+        }
+        size_t *spare = before;
+        before = last;
+        last = row;
+        row = spare;
+    }
+    return last[b.len];
+}
+
+/* Returns: the name that was probably meant, or NULL. */
+static const char *nearest_name(struct str wrong, const char *const *names) {
+    size_t best = wrong.len < 4 ? 2 : wrong.len < 9 ? 3 : 4; /* that far away is no longer a slip */
+    const char *nearest = NULL;
+    for (; *names; names++) {
+        size_t distance = edit_distance(wrong, str_of(*names));
+        if (distance < best) {
+            best = distance;
+            nearest = *names;
+        }
+    }
+    return nearest;
+}
+
+static enum status unknown_field(const struct doc_node *node, yyjson_val *key,
+                                 const char *const *names, struct error *err) {
+    char path[PATH_BYTES];
+    const char *dot = path_print(node, path) > 0 ? "." : "";
+    struct str wrong = str_make(yyjson_get_str(key), yyjson_get_len(key));
+    const char *nearest = nearest_name(wrong, names);
+    int cut = wrong.len > NAME_MAX_CHARS ? NAME_MAX_CHARS : (int)wrong.len;
+    return error_set(err, ST_BAD_CONFIG, "%s:%u: unknown field \"%s%s%.*s\"%s%s%s", node->doc->name,
+                     val_line(node->doc, key), path, dot, cut, wrong.ptr,
+                     nearest ? "; did you mean \"" : "", nearest ? nearest : "",
+                     nearest ? "\"?" : "");
+}
+
+enum status doc_only(const struct doc_node *node, const char *const *names, struct error *err) {
+    size_t i, max;
+    yyjson_val *key, *value;
+    yyjson_obj_foreach(node->val, i, max, key, value) {
+        const char *const *name = names;
+        while (*name && !yyjson_equals_str(key, *name)) {
+            name++;
+        }
+        if (!*name) {
+            return unknown_field(node, key, names, err);
+        }
+    }
+    return ST_OK;
+}
