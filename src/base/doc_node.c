@@ -261,6 +261,9 @@ static enum status unknown_field(const struct doc_node *node, yyjson_val *key,
 enum status doc_only(const struct doc_node *node, const char *const *names, struct error *err) {
     size_t i, max;
     yyjson_val *key, *value;
+    if (!yyjson_is_obj(node->val)) {
+        return ST_OK;
+    }
     yyjson_obj_foreach(node->val, i, max, key, value) {
         const char *const *name = names;
         while (*name && !yyjson_equals_str(key, *name)) {

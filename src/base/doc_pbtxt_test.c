@@ -216,17 +216,16 @@ static void a_nul_is_no_end(void **state) {
 
 static enum status parse_nested(const char *open, const char *close, size_t depth,
                                 struct error *err) {
-    size_t size = depth * (strlen(open) + strlen(close)) + 8;
-    char *text = calloc(1, size);
+    size_t n_open = strlen(open), n_close = strlen(close);
+    size_t size = depth * (n_open + n_close);
+    char *text = malloc(size);
     assert_non_null(text);
     for (size_t i = 0; i < depth; i++) {
-        strcat(text, open);
-    }
-    for (size_t i = 0; i < depth; i++) {
-        strcat(text, close);
+        memcpy(text + i * n_open, open, n_open);
+        memcpy(text + depth * n_open + i * n_close, close, n_close);
     }
     struct doc *doc;
-    enum status status = doc_parse(DOC_PBTXT, "f", str_of(text), &doc, err);
+    enum status status = doc_parse(DOC_PBTXT, "f", str_make(text, size), &doc, err);
     doc_free(doc);
     free(text);
     return status;
