@@ -1,0 +1,218 @@
+/* How a model is served, as its configuration says: versions, instances, batching, parameters. */
+#include "base/num.h"
+#include "model/config_read.h"
+
+enum { MAX_INSTANCES = 1024 };
+
+/* ---- versions -------------------------------------------------------------------------------- */
+
+static enum status read_latest(const struct doc_node *policy, struct model_config *out,
+                               struct error *err) {
+    struct doc_node latest = doc_get(policy, "latest");
+    struct doc_node number = doc_get(&latest, "num_versions");
+    int64_t count = 1;
+    enum status st = doc_read_i64(&number, 1, UINT32_MAX, &count, err);
+    out->policy = VERSIONS_LATEST;
+    out->latest_count = (uint64_t)count;
+    return st;
+}
+
+static enum status read_specific(struct arena *arena, const struct doc_node *policy,
+                                 struct model_config *out, struct error *err) {
+    struct doc_node specific = doc_get(policy, "specific");
+    struct doc_node versions = doc_get(&specific, "versions");
+    out->policy = VERSIONS_SPECIFIC;
+    enum status st =
+        config_read_numbers(arena, &versions, 1, &out->specific, &out->n_specific, err);
+    if (st == ST_OK && out->n_specific == 0) {
+        st = doc_error(&specific, err, "lists no versions");
+    }
+    return st;
+}
+
+static enum status read_version_policy(struct arena *arena, const struct doc_node *root,
+                                       struct model_config *out, struct error *err) {
+    struct doc_node policy = doc_get(root, "version_policy");
+    bool latest = doc_get(&policy, "latest").val != NULL;
+    bool all = doc_get(&policy, "all").val != NULL;
+    bool specific = doc_get(&policy, "specific").val != NULL;
+    if ((int)latest + (int)all + (int)specific > 1) {
+        return doc_error(&policy, err, "says more than one of latest, all and specific");
+    }
+    if (all) {
+        out->policy = VERSIONS_ALL;
+        return ST_OK;
+    }
+    return specific ? read_specific(arena, &policy, out, err) : read_latest(&policy, out, err);
+}
+
+/* ---- instances ------------------------------------------------------------------------------- */
+
+static enum status check_kind(const struct doc_node *group, struct error *err) {
+    struct doc_node node = doc_get(group, "kind");
+    struct str kind = STR("KIND_AUTO");
+    enum status st = doc_read_str(&node, &kind, err);
+    if (st != ST_OK || str_is(kind, "KIND_AUTO") || str_is(kind, "KIND_CPU") ||
+        str_is(kind, "KIND_MODEL")) {
+        return st;
+    }
+    if (str_is(kind, "KIND_GPU")) {
+        return doc_error(&node, err,
+                         "this server runs models on CPUs only; KIND_CPU or KIND_AUTO would do");
+    }
+    return doc_error(&node, err, "expected KIND_AUTO, KIND_CPU or KIND_MODEL, got \"%.*s\"",
+                     STR_ARG(kind));
+}
+
+static enum status read_instances(const struct doc_node *root, struct model_config *out,
+                                  struct error *err) {
+    struct doc_node groups = doc_get(root, "instance_group");
+    for (size_t i = 0; i < doc_count(&groups); i++) {
+        struct doc_node group = doc_at(&groups, i);
+        struct doc_node number = doc_get(&group, "count");
+        struct doc_node label = doc_get(&group, "name");
+        struct str name;
+        int64_t count = 1;
+        enum status st = doc_read_i64(&number, 1, MAX_INSTANCES, &count, err);
+        if (st == ST_OK) {
+            st = doc_read_str(&label, &name, err); /* only a label */
+        }
+        if (st == ST_OK) {
+            st = check_kind(&group, err);
+        }
+        if (st != ST_OK) {
+            return st;
+        }
+        out->instance_count += (uint64_t)count;
+    }
+    if (out->instance_count > MAX_INSTANCES) {
+        return doc_error(&groups, err, "%llu instances are more than %d",
+                         (unsigned long long)out->instance_count, MAX_INSTANCES);
+    }
+    return ST_OK;
+}
+
+/* ---- batching -------------------------------------------------------------------------------- */
+
+static enum status read_count(const struct doc_node *parent, const char *key, uint64_t *out,
+                              struct error *err) {
+    struct doc_node node = doc_get(parent, key);
+    int64_t value = (int64_t)*out;
+    enum status st = doc_read_i64(&node, 0, INT64_MAX, &value, err);
+    *out = (uint64_t)value;
+    return st;
+}
+
+static enum status read_batching(struct arena *arena, const struct doc_node *root,
+                                 struct model_config *out, struct error *err) {
+    struct doc_node batching = doc_get(root, "dynamic_batching");
+    struct doc_node preferred = doc_get(&batching, "preferred_batch_size");
+    struct doc_node ordering = doc_get(&batching, "preserve_ordering");
+    struct doc_node policy = doc_get(&batching, "default_queue_policy");
+    out->has_dynamic_batching = batching.val != NULL;
+    enum status st = config_read_numbers(arena, &preferred, 1, &out->preferred_batch_sizes,
+                                         &out->n_preferred, err);
+    if (st == ST_OK) {
+        st = read_count(&batching, "max_queue_delay_microseconds", &out->max_queue_delay_us, err);
+    }
+    if (st == ST_OK) {
+        st = doc_read_bool(&ordering, &out->preserve_ordering, err);
+    }
+    if (st == ST_OK) {
+        st = read_count(&policy, "max_queue_size", &out->max_queue_size, err);
+    }
+    return st;
+}
+
+/* ---- parameters ------------------------------------------------------------------------------ */
+
+static const char own_prefix[] = "sluice."; /* what Sluice itself reads; the rest is the backend's */
+
+static enum status read_run_on(const struct doc_node *node, struct str value,
+                               enum model_run_on *out, struct error *err) {
+    static const char *const names[] = {
+        [RUN_AUTO] = "auto", [RUN_ON_WORKER] = "worker", [RUN_ON_INSTANCE] = "instance"};
+    for (int i = RUN_AUTO; i <= RUN_ON_INSTANCE; i++) {
+        if (str_is(value, names[i])) {
+            *out = (enum model_run_on)i;
+            return ST_OK;
+        }
+    }
+    return doc_error(node, err, "sluice.run_on is auto, worker or instance, not \"%.*s\"",
+                     STR_ARG(value));
+}
+
+static enum status read_own(const struct doc_node *node, const struct model_config_param *param,
+                            struct model_config *out, struct error *err) {
+    if (str_is(param->name, "sluice.run_on")) {
+        return read_run_on(node, param->value, &out->run_on, err);
+    }
+    return doc_error(node, err, "unknown parameter \"%.*s\"; known is sluice.run_on",
+                     STR_ARG(param->name));
+}
+
+static enum status read_param(struct arena *arena, const struct doc_node *node,
+                              struct model_config_param *out, struct error *err) {
+    struct doc_node value = doc_get(node, "value");
+    out->value = STR("");
+    enum status st = config_read_text(arena, node, "key", &out->name, err);
+    if (st == ST_OK && out->name.len == 0) {
+        st = doc_error(node, err, "has no key");
+    }
+    if (st == ST_OK) {
+        st = config_read_text(arena, &value, "string_value", &out->value, err);
+    }
+    return st;
+}
+
+static bool is_given(const struct model_config_param *params, size_t n, struct str name) {
+    for (size_t i = 0; i < n; i++) {
+        if (str_eq(params[i].name, name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum status read_params(struct arena *arena, const struct doc_node *root,
+                               struct model_config *out, struct error *err) {
+    struct doc_node list = doc_get(root, "parameters");
+    size_t count = doc_count(&list);
+    struct model_config_param *params = arena_calloc(arena, count, sizeof(*params));
+    if (!params) {
+        return config_no_memory(err);
+    }
+    out->params = params;
+    for (size_t i = 0; i < count; i++) {
+        struct doc_node node = doc_at(&list, i);
+        struct model_config_param param = {{NULL, 0}, {NULL, 0}};
+        enum status st = read_param(arena, &node, &param, err);
+        if (st == ST_OK && is_given(params, out->n_params, param.name)) {
+            st = doc_error(&node, err, "\"%.*s\" is given twice", STR_ARG(param.name));
+        }
+        if (st == ST_OK && str_starts(param.name, str_of(own_prefix))) {
+            st = read_own(&node, &param, out, err);
+        } else if (st == ST_OK) {
+            params[out->n_params++] = param;
+        }
+        if (st != ST_OK) {
+            return st;
+        }
+    }
+    return ST_OK;
+}
+
+enum status config_read_serving(struct arena *arena, const struct doc_node *root,
+                                struct model_config *out, struct error *err) {
+    enum status st = read_version_policy(arena, root, out, err);
+    if (st == ST_OK) {
+        st = read_instances(root, out, err);
+    }
+    if (st == ST_OK) {
+        st = read_batching(arena, root, out, err);
+    }
+    if (st == ST_OK) {
+        st = read_params(arena, root, out, err);
+    }
+    return st;
+}
