@@ -27,15 +27,16 @@ enum status config_read_text(struct arena *arena, const struct doc_node *parent,
     return memchr(text.ptr, '\0', text.len) ? doc_error(&node, err, "holds a NUL byte") : ST_OK;
 }
 
-enum status config_read_filename(struct arena *arena, const struct doc_node *parent, const char *key,
-                                 struct str *out, struct error *err) {
+enum status config_read_filename(struct arena *arena, const struct doc_node *parent,
+                                 const char *key, struct str *out, struct error *err) {
     enum status st = config_read_text(arena, parent, key, out, err);
     if (st != ST_OK || out->len == 0) {
         return st;
     }
     struct doc_node node = doc_get(parent, key);
     if (out->ptr[0] == '/') {
-        return doc_error(&node, err, "\"%.*s\" must not begin with /: it is a file of the model's own",
+        return doc_error(&node, err,
+                         "\"%.*s\" must not begin with /: it is a file of the model's own",
                          STR_ARG(*out));
     }
     struct str rest = *out;
@@ -77,12 +78,9 @@ struct platform {
 };
 
 static const struct platform platforms[] = {
-    {"onnxruntime_onnx", "onnxruntime"},
-    {"openvino", "openvino"},
-    {"tensorrt_plan", "tensorrt"},
-    {"tensorflow_graphdef", "tensorflow"},
-    {"tensorflow_savedmodel", "tensorflow"},
-    {"pytorch_libtorch", "pytorch"},
+    {"onnxruntime_onnx", "onnxruntime"},     {"openvino", "openvino"},
+    {"tensorrt_plan", "tensorrt"},           {"tensorflow_graphdef", "tensorflow"},
+    {"tensorflow_savedmodel", "tensorflow"}, {"pytorch_libtorch", "pytorch"},
 };
 
 static enum status backend_of_platform(const struct doc_node *root, struct model_config *out,
@@ -105,10 +103,11 @@ static enum status backend_of_platform(const struct doc_node *root, struct model
     if (out->backend.len > 0) {
         return ST_OK;
     }
-    return doc_error(&node, err,
-                     "\"%.*s\" is no known platform (onnxruntime_onnx is one); name the backend with "
-                     "`backend:` instead",
-                     STR_ARG(out->platform));
+    return doc_error(
+        &node, err,
+        "\"%.*s\" is no known platform (onnxruntime_onnx is one); name the backend with "
+        "`backend:` instead",
+        STR_ARG(out->platform));
 }
 
 static enum status read_backend(struct arena *arena, const struct doc_node *root,

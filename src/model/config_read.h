@@ -9,8 +9,8 @@ enum status config_read_text(struct arena *arena, const struct doc_node *parent,
                              struct str *out, struct error *err)
     __attribute__((warn_unused_result));
 /* A name of a file inside a directory: relative, without "..". */
-enum status config_read_filename(struct arena *arena, const struct doc_node *parent, const char *key,
-                                 struct str *out, struct error *err)
+enum status config_read_filename(struct arena *arena, const struct doc_node *parent,
+                                 const char *key, struct str *out, struct error *err)
     __attribute__((warn_unused_result));
 /* A list of whole numbers from `min` on. */
 enum status config_read_numbers(struct arena *arena, const struct doc_node *node, int64_t min,

@@ -126,7 +126,8 @@ static enum status read_batching(struct arena *arena, const struct doc_node *roo
 
 /* ---- parameters ------------------------------------------------------------------------------ */
 
-static const char own_prefix[] = "sluice."; /* what Sluice itself reads; the rest is the backend's */
+static const char own_prefix[] =
+    "sluice."; /* what Sluice itself reads; the rest is the backend's */
 
 static enum status read_run_on(const struct doc_node *node, struct str value,
                                enum model_run_on *out, struct error *err) {

@@ -23,7 +23,8 @@ static enum status read_dims(struct arena *arena, const struct doc_node *node, s
             return st;
         }
         if (dims[i] < -1 || dims[i] == 0) {
-            return doc_error(&element, err, "expected a size of at least 1, or -1 for any, got %lld",
+            return doc_error(&element, err,
+                             "expected a size of at least 1, or -1 for any, got %lld",
                              (long long)dims[i]);
         }
     }
@@ -42,11 +43,12 @@ static enum status read_datatype(const struct doc_node *parent, enum datatype *o
     }
     *out = datatype_parse_config(name);
     if (*out == DT_INVALID) {
-        return doc_error(&node, err,
-                         "\"%.*s\" is no data type; those are TYPE_BOOL, TYPE_UINT8 to TYPE_UINT64, "
-                         "TYPE_INT8 to TYPE_INT64, TYPE_FP16, TYPE_FP32, TYPE_FP64, TYPE_BF16 and "
-                         "TYPE_STRING",
-                         STR_ARG(name));
+        return doc_error(
+            &node, err,
+            "\"%.*s\" is no data type; those are TYPE_BOOL, TYPE_UINT8 to TYPE_UINT64, "
+            "TYPE_INT8 to TYPE_INT64, TYPE_FP16, TYPE_FP32, TYPE_FP64, TYPE_BF16 and "
+            "TYPE_STRING",
+            STR_ARG(name));
     }
     return ST_OK;
 }
@@ -80,9 +82,10 @@ static enum status read_reshape(struct arena *arena, const struct doc_node *pare
     enum status st = read_dims(arena, &list, &out->reshape, err);
     if (st == ST_OK && !reshape_is_sound(out->dims, out->reshape)) {
         char dims[SHAPE_TEXT_BYTES], reshape[SHAPE_TEXT_BYTES];
-        st = doc_error(&node, err,
-                       "%s has not as many elements as dims %s (between any two -1 they must agree)",
-                       shape_print(out->reshape, reshape), shape_print(out->dims, dims));
+        st =
+            doc_error(&node, err,
+                      "%s has not as many elements as dims %s (between any two -1 they must agree)",
+                      shape_print(out->reshape, reshape), shape_print(out->dims, dims));
     }
     out->has_reshape = true;
     return st;

@@ -196,8 +196,12 @@ const uint64_t *model_version_siblings(const struct model_version *version, size
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
-void version_stop(struct model_version *version) {
+void version_refuse(struct model_version *version) {
     atomic_store_explicit(&version->stopping, true, memory_order_seq_cst);
+}
+
+void version_stop(struct model_version *version) {
+    version_refuse(version);
     /* Looked at from time to time instead of signalled: whoever ends the last call must not touch the
      * version after its count, and serving pays nothing for an end that comes once. */
     while (atomic_load_explicit(&version->n_in_flight, memory_order_acquire) > 0) {

@@ -68,6 +68,8 @@ struct version_options {
  * reference, until version_stop and version_close. Thread: one at a time per model; may block. */
 enum status version_open(const struct version_options *options, struct model_version **out,
                          struct error *err) __attribute__((warn_unused_result));
+/* Refuses new calls from now on. Thread: any. */
+void version_refuse(struct model_version *version);
 /* Refuses new calls, waits until those taken are answered, ends the threads. */
 void version_stop(struct model_version *version);
 /* After version_stop, when nobody holds a reference or an answer's bytes any more. */

@@ -1,0 +1,101 @@
+/* What each model resolved to, as a block of text that a person reads: `sluice serve --check`. */
+#include <inttypes.h>
+
+#include "model/repository_state.h"
+
+static void print_tensors(const char *label, const struct tensor_spec *specs, size_t n,
+                          const struct model_config_tensor *tensors,
+                          const struct plan_tensor *plans, struct buf *out) {
+    for (size_t i = 0; i < n; i++) {
+        char shape[SHAPE_TEXT_BYTES];
+        buf_printf(out, "  %-10s %.*s  %s  %s", i == 0 ? label : "", STR_ARG(specs[i].name),
+                   datatype_name(specs[i].datatype), shape_print(specs[i].shape, shape));
+        if (plans[i].reshaped) {
+            buf_printf(out, ", the model sees %s", shape_print(plans[i].reshape, shape));
+        }
+        if (specs[i].optional) {
+            buf_printf(out, ", optional");
+        }
+        if (tensors[i].label_filename.len > 0) {
+            buf_printf(out, ", labels in %.*s", STR_ARG(tensors[i].label_filename));
+        }
+        buf_add_char(out, '\n');
+    }
+}
+
+static const char *place(const struct model_version *version) {
+    switch (version->run_on) {
+    case RUN_ON_WORKER:
+        return "on the thread that read the request";
+    case RUN_ON_INSTANCE:
+        return "on threads of their own";
+    case RUN_AUTO:
+        break;
+    }
+    return "on threads of their own, or where the request was read once measured to be quick";
+}
+
+static void print_instances(const struct model_version *version, struct buf *out) {
+    buf_printf(out, "  instances  %zu with %" PRIu32 " thread%s each%s, %s\n", version->n_instances,
+               version->n_threads, version->n_threads == 1 ? "" : "s",
+               version->may_spin ? " that may spin" : "", place(version));
+}
+
+static void print_batching(const struct model_config *config, struct buf *out) {
+    if (config->max_batch_size == 0) {
+        buf_printf(out, "  batching   no: %s\n", config->batch_reason);
+        return;
+    }
+    buf_printf(out, "  batching   up to %" PRIu64 " in the first dimension: %s\n",
+               config->max_batch_size, config->batch_reason);
+    if (config->has_dynamic_batching && config->max_queue_delay_us > 0) {
+        buf_printf(out, "  delay      up to %" PRIu64 " us\n", config->max_queue_delay_us);
+    }
+}
+
+static void print_version(const struct model_version *version, struct buf *out) {
+    const struct model_spec *spec = &version->plan.spec;
+    const struct model_config *config = &version->config;
+    buf_printf(out, "  version    %.*s: %.*s\n", STR_ARG(spec->version_text),
+               STR_ARG(version->path));
+    buf_printf(out, "  platform   %.*s (backend %s)\n", STR_ARG(spec->platform),
+               version->backend->name);
+    print_tensors("inputs", spec->inputs, spec->n_inputs, config->inputs, version->plan.inputs,
+                  out);
+    print_tensors("outputs", spec->outputs, spec->n_outputs, config->outputs, version->plan.outputs,
+                  out);
+    print_batching(config, out);
+    print_instances(version, out);
+}
+
+static void print_model(const struct model *model, struct buf *out) {
+    bool settled = atomic_load_explicit(&model->settled, memory_order_acquire);
+    const struct ready_list *ready = atomic_load_explicit(&model->ready, memory_order_acquire);
+    char served[SERVED_TEXT_BYTES];
+    buf_printf(out, "%.*s  %s  %.*s%s\n", STR_ARG(model->name),
+               ready     ? "ready"
+               : settled ? "FAILED"
+                         : "loading",
+               STR_ARG(model->source), model->has_config ? " with config.pbtxt" : "");
+    if (ready && ready->n > 1) {
+        buf_printf(out, "  versions   %s\n", ready_print(ready, served));
+    }
+    for (size_t i = 0; ready && i < ready->n; i++) {
+        print_version(ready->versions[i], out);
+    }
+    if (settled && model->error.status != ST_OK) {
+        buf_printf(out, "  error      %s\n", model->error.text);
+    }
+}
+
+void repository_print(struct repository *repository, struct buf *out) {
+    for (size_t i = 0; i < repository->list.n; i++) {
+        if (i > 0) {
+            buf_add_char(out, '\n');
+        }
+        print_model(repository->list.items[i], out);
+    }
+    if (repository->list.n == 0) {
+        buf_printf(out, "no models\n");
+    }
+}

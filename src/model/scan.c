@@ -1,0 +1,295 @@
+/* From the command line to models: what is a path? A file is a model of its own; a directory is a model
+ * or holds models, decided by what is in it. It refuses to guess: a directory that is neither is an
+ * error that says what was expected. */
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/log.h"
+#include "base/utf8.h"
+#include "model/model.h"
+
+enum { MODEL_NAME_MAX = 255 };
+
+bool model_name_ok(struct str name) {
+    if (name.len == 0 || name.len > MODEL_NAME_MAX || str_is(name, ".") || str_is(name, "..") ||
+        !utf8_is_valid(name.ptr, name.len)) {
+        return false;
+    }
+    for (size_t i = 0; i < name.len; i++) {
+        unsigned char c = (unsigned char)name.ptr[i];
+        if (c == '/' || c < 0x20 || c == 0x7f) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- the list -------------------------------------------------------------------------------- */
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "out of memory while looking for models");
+}
+
+static enum status check_name(const struct model_list *list, struct str name, const char *path,
+                              struct error *err) {
+    if (!model_name_ok(name)) {
+        return error_set(
+            err, ST_BAD_CONFIG,
+            "%s: \"%.*s\" cannot be the name of a model: it must be UTF-8 text of 1 to "
+            "%d bytes without '/' and control characters, and not \".\" or \"..\"",
+            path, STR_ARG(name), MODEL_NAME_MAX);
+    }
+    for (size_t i = 0; i < list->n; i++) {
+        if (str_eq(list->items[i]->name, name)) {
+            return error_set(
+                err, ST_BAD_CONFIG,
+                "two models are called \"%.*s\": %s and %s; give one another name with "
+                "NAME=PATH",
+                STR_ARG(name), list->items[i]->source.ptr, path);
+        }
+    }
+    return ST_OK;
+}
+
+static enum status grow(struct model_list *list, struct error *err) {
+    if (list->n < list->cap) {
+        return ST_OK;
+    }
+    size_t cap = list->cap * 2 + 8;
+    struct model **items =
+        arena_realloc(list->arena, list->items, list->cap * sizeof(*items), cap * sizeof(*items));
+    if (!items) {
+        return no_memory(err);
+    }
+    list->items = items;
+    list->cap = cap;
+    return ST_OK;
+}
+
+/* `backend`: for a single file. */
+static enum status add(struct model_list *list, struct str name, const char *path,
+                       const sluice_backend *backend, struct error *err) {
+    enum status st = check_name(list, name, path, err);
+    if (st == ST_OK) {
+        st = grow(list, err);
+    }
+    if (st != ST_OK) {
+        return st;
+    }
+    struct model *model = arena_calloc(list->arena, 1, sizeof(*model));
+    if (!model) {
+        return no_memory(err);
+    }
+    model->name = arena_dup(list->arena, name);
+    model->source = arena_dup(list->arena, str_of(path));
+    model->directory = backend ? STR("") : model->source;
+    model->file_backend = backend;
+    if (!model->name.ptr || !model->source.ptr) {
+        return no_memory(err);
+    }
+    list->items[list->n++] = model;
+    return model_inspect(list->arena, model, err);
+}
+
+/* ---- a file ---------------------------------------------------------------------------------- */
+
+/* A file's name, and then the longest extension that a backend knows of it. */
+struct file_name {
+    struct str name;
+    struct str extension;
+};
+
+static bool file_has_extension(void *cookie, const char *extension) {
+    struct file_name *file = cookie;
+    file->extension = str_of(extension);
+    return file->name.len > file->extension.len && str_ends(file->name, file->extension);
+}
+
+static struct str last_part(struct str path) {
+    struct str part = path;
+    while (path.ptr) {
+        part = str_cut(&path, '/');
+    }
+    return part;
+}
+
+static enum status scan_file(struct model_list *list, struct str name, const char *path,
+                             struct error *err) {
+    struct file_name file = {.name = last_part(str_of(path))};
+    const sluice_backend *backend = backends_find(list->backends, file_has_extension, &file);
+    if (!backend) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "%s: no installed backend knows files of this kind (installed: %s)", path,
+                         backends_list(list->backends));
+    }
+    struct str stem = str_make(file.name.ptr, file.name.len - file.extension.len);
+    return add(list, name.ptr ? name : stem, path, backend, err);
+}
+
+/* ---- a directory ----------------------------------------------------------------------------- */
+
+/* What a directory holds, as far as it matters here. */
+struct contents {
+    bool config;          /* config.pbtxt */
+    bool versions;        /* directories named by a number */
+    bool model_in_number; /* one of which is itself a model's directory */
+    bool models;          /* directories that are a model's */
+    bool directories;
+    bool other; /* files */
+};
+
+static bool is_directory(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static void look_at(const char *directory, const char *name, struct contents *out) {
+    char path[PATH_MAX];
+    uint64_t number;
+    if ((size_t)snprintf(path, sizeof(path), "%s/%s", directory, name) >= sizeof(path)) {
+        return;
+    }
+    if (!is_directory(path)) {
+        out->config = out->config || strcmp(name, "config.pbtxt") == 0;
+        out->other = true;
+        return;
+    }
+    bool is_model = model_dir_is_model(path);
+    bool is_version = model_dir_version(name, &number);
+    out->directories = true;
+    out->versions = out->versions || is_version;
+    out->models = out->models || is_model;
+    out->model_in_number = out->model_in_number || (is_version && is_model);
+}
+
+static enum status open_directory(const char *path, DIR **out, struct error *err) {
+    *out = opendir(path);
+    return *out ? ST_OK : error_set(err, ST_BAD_CONFIG, "%s: %s", path, strerror(errno));
+}
+
+static enum status look_into(const char *path, struct contents *out, struct error *err) {
+    DIR *dir;
+    *out = (struct contents){0};
+    enum status st = open_directory(path, &dir, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    for (struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
+        if (entry->d_name[0] != '.') {
+            look_at(path, entry->d_name, out);
+        }
+    }
+    closedir(dir);
+    return ST_OK;
+}
+
+static enum status scan_entry(struct model_list *list, const char *directory, const char *name,
+                              struct error *err) {
+    char path[PATH_MAX];
+    bool fits = (size_t)snprintf(path, sizeof(path), "%s/%s", directory, name) < sizeof(path);
+    if (name[0] == '.' || !fits || !is_directory(path)) {
+        return ST_OK;
+    }
+    if (!model_name_ok(str_of(name))) {
+        log_event(LOG_WARNING, "a directory whose name cannot be a model's is left out",
+                  LOG_TEXT_OF("path", path));
+        return ST_OK;
+    }
+    return add(list, str_of(name), path, NULL, err);
+}
+
+static enum status scan_models(struct model_list *list, const char *path, struct error *err) {
+    DIR *dir;
+    enum status st = open_directory(path, &dir, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    for (struct dirent *entry = readdir(dir); entry && st == ST_OK; entry = readdir(dir)) {
+        st = scan_entry(list, path, entry->d_name, err);
+    }
+    closedir(dir);
+    return st;
+}
+
+static enum status not_a_repository(const char *path, struct error *err) {
+    return error_set(
+        err, ST_BAD_CONFIG,
+        "%s: neither a model nor a directory of models; expected "
+        "%s/MODEL/VERSION/model.onnx or %s/VERSION/model.onnx, VERSION being a number "
+        "from 1 on, with a config.pbtxt in the model's directory where one is needed; a "
+        "model that is one file is given by the file's path",
+        path, path, path);
+}
+
+static enum status scan_model_dir(struct model_list *list, struct str name, const char *path,
+                                  struct error *err) {
+    if (name.ptr) {
+        return add(list, name, path, NULL, err);
+    }
+    char *real = realpath(path, NULL); /* "." has a name, too */
+    if (!real) {
+        return error_set(err, ST_BAD_CONFIG, "%s: %s", path, strerror(errno));
+    }
+    enum status st = add(list, last_part(str_of(real)), path, NULL, err);
+    free(real);
+    return st;
+}
+
+static enum status scan_dir(struct model_list *list, struct str name, const char *path,
+                            struct error *err) {
+    struct contents contents;
+    enum status st = look_into(path, &contents, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    if (contents.config || (contents.versions && !contents.model_in_number)) {
+        return scan_model_dir(list, name, path, err);
+    }
+    if (!contents.models) {
+        return not_a_repository(path, err);
+    }
+    if (name.ptr) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "%s: a directory of models has no name of its own; NAME=PATH is for one "
+                         "model",
+                         path);
+    }
+    return scan_models(list, path, err);
+}
+
+/* ---- the command line ------------------------------------------------------------------------ */
+
+enum status scan_path(struct model_list *list, const char *argument, struct error *err) {
+    struct str rest = str_of(argument);
+    struct str name = str_cut(&rest, '=');
+    const char *path = argument;
+    bool named = rest.ptr && !memchr(name.ptr, '/', name.len);
+    if (named) {
+        path = rest.ptr;
+    } else {
+        name = str_make(NULL, 0);
+    }
+    struct stat info;
+    if (path[0] == '\0' || stat(path, &info) != 0) {
+        return error_set(err, ST_BAD_CONFIG, "%s: %s", path[0] ? path : argument,
+                         path[0] ? strerror(errno) : "no path after the =");
+    }
+    return S_ISDIR(info.st_mode) ? scan_dir(list, name, path, err)
+                                 : scan_file(list, name, path, err);
+}
+
+enum status scan_repository(struct model_list *list, const char *path, struct error *err) {
+    struct contents contents;
+    enum status st = look_into(path, &contents, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    if (!contents.directories && !contents.other) {
+        log_event(LOG_WARNING, "the model repository is empty", LOG_TEXT_OF("path", path));
+        return ST_OK;
+    }
+    return contents.models ? scan_models(list, path, err) : not_a_repository(path, err);
+}
