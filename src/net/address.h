@@ -15,7 +15,8 @@ struct address {
 
 enum { ADDRESS_TEXT_BYTES = 128 };
 
-/* Numeric addresses and "localhost". Returns: ST_BAD_CONFIG saying what is wrong and what is right. */
+/* Numeric addresses and "localhost". Returns: ST_BAD_CONFIG saying what is wrong and what is
+ * right. */
 enum status address_parse(struct str text, struct address *out, struct error *err);
 /* "127.0.0.1:8000", "[::1]:8000", "unix:/path". Returns: `out`. */
 const char *address_print(const struct address *address, char out[ADDRESS_TEXT_BYTES]);

@@ -28,33 +28,10 @@
 #include "loop/worker.h"
 #include "net/address.h"
 #include "tensor/tensor.h"
+#include "wire/content_coding.h"
+#include "wire/http1_request.h"
 
 struct http_server;
-
-struct http_field {
-    struct str name; /* as sent; compare with str_eq_nocase */
-    struct str value; /* without surrounding spaces */
-};
-
-/* A request's head; views of the exchange's arena. */
-struct http_head {
-    struct str method; /* "GET", also methods the server has no use for */
-    struct str target; /* as sent */
-    struct str path;   /* of the target, still percent-encoded, without the query; origin of an absolute
-                          form removed */
-    struct str query;
-    const struct http_field *fields;
-    size_t n_fields;
-    bool http10;
-    bool has_body;           /* Content-Length above 0, or chunked */
-    bool chunked;
-    uint64_t content_length; /* 0 when chunked or absent */
-};
-
-/* Returns: the number of fields of that name, with *value the first one's. */
-size_t http_head_find(const struct http_head *head, const char *name, struct str *value);
-
-enum http_coding { HTTP_IDENTITY, HTTP_GZIP, HTTP_DEFLATE };
 
 /* How a body shall be received; set by on_head. Defaults: the server's limits, identity. */
 struct http_body_plan {
