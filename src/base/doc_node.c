@@ -1,7 +1,6 @@
 /* Reading a tree with types, and telling where in the file something is wrong. It refuses to convert: a
  * number in quotes is text. */
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 
 #include "base/doc.h"
@@ -94,7 +93,7 @@ static const char *number_print(yyjson_val *val, char out[SHOWN_BYTES]) {
         snprintf(out, SHOWN_BYTES, "%" PRId64, yyjson_get_sint(val));
     } else {
         double real = yyjson_get_real(val);
-        bool whole = isfinite(real) && floor(real) == real && fabs(real) < 1e15;
+        bool whole = real > -1e15 && real < 1e15 && (double)(int64_t)real == real;
         snprintf(out, SHOWN_BYTES, whole ? "%.1f" : "%.17g", real);
     }
     return out;
