@@ -1,0 +1,55 @@
+/* Compressing an answer, fast rather than small: it runs on a worker that has others to serve. */
+#include "serve/http_compress.h"
+
+#include "base/checked.h"
+#include "wire/deflate.h"
+
+enum { FASTEST = 1 };
+
+static bool total_of(const struct piece *pieces, size_t n_pieces, size_t *out) {
+    *out = 0;
+    for (size_t i = 0; i < n_pieces; i++)
+        if (!checked_add(*out, pieces[i].n_bytes, out))
+            return false;
+    return true;
+}
+
+/* Feeds all pieces; `room` is deflate_bound of their sum, so that no step can run out of it. */
+static bool feed(struct deflate *codec, const struct piece *pieces, size_t n_pieces, char *out,
+                 size_t room, size_t *n_out) {
+    bool done = false;
+    *n_out = 0;
+    for (size_t i = 0; i < n_pieces; i++) {
+        struct str in = {pieces[i].data, pieces[i].n_bytes};
+        size_t n = 0;
+        done = deflate_step(codec, &in, i + 1 == n_pieces, out + *n_out, room - *n_out, &n);
+        *n_out += n;
+        if (!done)
+            return false;
+    }
+    return done;
+}
+
+enum status http_compress(struct arena *arena, enum http_coding coding, const struct piece *pieces,
+                          size_t n_pieces, struct piece *out, struct error *err) {
+    size_t total = 0;
+    size_t n_out = 0;
+    enum status st = ST_OK;
+    struct deflate *codec = deflate_new(coding, FASTEST);
+    if (!codec || !total_of(pieces, n_pieces, &total))
+        goto no_memory;
+    size_t room = deflate_bound(codec, total);
+    char *data = room < SIZE_MAX ? arena_alloc(arena, room) : NULL;
+    if (!data)
+        goto no_memory;
+    if (feed(codec, pieces, n_pieces, data, room, &n_out))
+        *out = (struct piece){data, n_out};
+    else
+        st = error_set(err, ST_INTERNAL, "compressing the answer failed after %zu bytes", n_out);
+    goto out;
+no_memory:
+    st = error_set(err, ST_NO_MEMORY, "no memory to compress an answer of %zu bytes", total);
+out:
+    deflate_free(codec);
+    return st;
+}
