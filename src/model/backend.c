@@ -120,28 +120,52 @@ static int compare_names(const void *a, const void *b) {
     return strcmp(left->name.ptr, right->name.ptr);
 }
 
+static struct installed *find(const struct backends *backends, struct str name) {
+    for (size_t i = 0; i < backends->n; i++) {
+        if (str_eq(backends->items[i].name, name)) {
+            return &backends->items[i];
+        }
+    }
+    return NULL;
+}
+
+/* Returns: NULL when memory is out. */
+static struct installed *add(struct backends *backends, struct str name) {
+    if (backends->n == backends->cap) {
+        size_t cap = backends->cap * 2 + 8;
+        struct installed *items = arena_realloc(
+            backends->arena, backends->items, backends->cap * sizeof(*items), cap * sizeof(*items));
+        if (!items) {
+            return NULL;
+        }
+        backends->items = items;
+        backends->cap = cap;
+    }
+    struct installed *item = &backends->items[backends->n];
+    *item = (struct installed){.name = arena_dup(backends->arena, name)};
+    backends->n += item->name.ptr ? 1 : 0;
+    return item->name.ptr ? item : NULL;
+}
+
 static bool add_file(struct backends *backends, struct str file) {
     if (!str_starts(file, file_prefix) || !str_ends(file, file_suffix)) {
         return true;
     }
     struct str name =
         str_make(file.ptr + file_prefix.len, file.len - file_prefix.len - file_suffix.len);
-    if (!backend_name_ok(name)) {
-        return true;
+    return !backend_name_ok(name) || find(backends, name) || add(backends, name);
+}
+
+static bool add_builtin(struct backends *backends, const sluice_backend *backend) {
+    struct installed *item = add(backends, str_of(backend->name));
+    if (!item) {
+        return false;
     }
-    if (backends->n == backends->cap) {
-        size_t cap = backends->cap * 2 + 8;
-        struct installed *items = arena_realloc(
-            backends->arena, backends->items, backends->cap * sizeof(*items), cap * sizeof(*items));
-        if (!items) {
-            return false;
-        }
-        backends->items = items;
-        backends->cap = cap;
+    item->tried = true;
+    if (backend_check(backend, item->name, &item->error) == ST_OK) {
+        item->backend = backend;
     }
-    struct installed *item = &backends->items[backends->n++];
-    *item = (struct installed){.name = arena_dup(backends->arena, name)};
-    return item->name.ptr != NULL;
+    return true;
 }
 
 static bool list_names(struct backends *backends) {
@@ -173,7 +197,8 @@ static bool scan(struct backends *backends) {
     return ok && list_names(backends);
 }
 
-struct backends *backends_new(const char *directory) {
+struct backends *backends_new(const char *directory, const sluice_backend *const *builtin,
+                              size_t n_builtin) {
     struct arena *arena = arena_new(NULL, 0);
     struct backends *backends = arena ? arena_calloc(arena, 1, sizeof(*backends)) : NULL;
     if (!backends) {
@@ -184,7 +209,11 @@ struct backends *backends_new(const char *directory) {
     if (directory) {
         backends->directory = arena_dup(arena, str_of(directory));
     }
-    if ((directory && !backends->directory.ptr) || !scan(backends)) {
+    bool ok = !directory || backends->directory.ptr;
+    for (size_t i = 0; i < n_builtin && ok; i++) {
+        ok = add_builtin(backends, builtin[i]);
+    }
+    if (!ok || !scan(backends)) {
         arena_free(arena);
         return NULL;
     }
@@ -252,13 +281,11 @@ enum status backends_get(struct backends *backends, struct str name, const sluic
                          "and -",
                          STR_ARG(name));
     }
-    for (size_t i = 0; i < backends->n; i++) {
-        struct installed *item = &backends->items[i];
-        if (str_eq(item->name, name)) {
-            enum status st = load_once(backends, item, err);
-            *out = item->backend;
-            return st;
-        }
+    struct installed *item = find(backends, name);
+    if (item) {
+        enum status st = load_once(backends, item, err);
+        *out = item->backend;
+        return st;
     }
     return error_set(err, ST_BAD_MODEL,
                      "no backend %.*s is installed in %s (--backend-dir); "

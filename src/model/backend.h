@@ -14,8 +14,11 @@ struct backends;
 
 enum { BACKEND_NAME_MAX = 64 };
 
-/* `directory` may be NULL: none is installed. Returns: NULL when memory is out. */
-struct backends *backends_new(const char *directory);
+/* `directory` may be NULL: none is installed. `builtin` are tables that are linked into the program,
+ * `n_builtin` of them; one of the same name in the directory is not looked at. Returns: NULL when memory
+ * is out. */
+struct backends *backends_new(const char *directory, const sluice_backend *const *builtin,
+                              size_t n_builtin);
 /* The libraries stay in the process: their code may be on a stack until it ends. */
 void backends_free(struct backends *backends);
 

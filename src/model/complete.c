@@ -58,11 +58,12 @@ static enum status full_shape(const struct side *side, struct shape dims, struct
 /* ---- against the model ----------------------------------------------------------------------- */
 
 /* Can the model take (give) `seen`, the full shape configured for it? Where the model has a fixed
- * size, the configuration must have the same. */
+ * size, the configuration must have the same. An output that the model describes without dimensions
+ * may be one whose shape it does not know: whatever is configured is believed. */
 static enum status check_shape(const struct side *side, const sluice_tensor_info *info,
                                struct shape seen, bool reshaped, struct error *err) {
     struct shape own = info_shape(info);
-    bool same = own.rank == seen.rank;
+    bool same = own.rank == seen.rank || (own.rank == 0 && !side->is_input);
     for (size_t i = 0; same && i < own.rank; i++) {
         same = own.dims[i] == -1 || own.dims[i] == seen.dims[i];
     }
@@ -87,29 +88,35 @@ static enum status check_datatype(const struct model_config_tensor *tensor,
 }
 
 /* What the configuration leaves open comes from the model. */
-static void fill_from_info(const struct side *side, const sluice_tensor_info *info,
-                           struct model_config_tensor *tensor) {
+static enum status fill_from_info(const struct side *side, const sluice_tensor_info *info,
+                                  struct model_config_tensor *tensor, struct error *err) {
     if (tensor->datatype == DT_INVALID) {
         tensor->datatype = (enum datatype)info->datatype;
     }
     if (!tensor->has_dims) {
-        size_t skip = side->batches ? 1 : 0; /* complete_batching has seen that it is there */
+        size_t skip = side->batches ? 1 : 0;
+        if (info->rank < skip) {
+            return error_set(err, ST_BAD_MODEL,
+                             "the model does not say its shape; config.pbtxt must give its dims");
+        }
         tensor->dims = (struct shape){info->dims ? info->dims + skip : NULL, info->rank - skip};
         tensor->has_dims = true;
     }
+    return ST_OK;
 }
 
 static enum status complete_tensor(struct side *side, size_t i, const sluice_tensor_info *info,
                                    struct error *err) {
     struct model_config_tensor *tensor = &side->tensors[i];
     struct plan_tensor *plan = &side->plans[i];
-    if (info) {
-        fill_from_info(side, info, tensor);
+    enum status st = info ? fill_from_info(side, info, tensor, err) : ST_OK;
+    if (st != ST_OK) {
+        return st;
     }
     struct tensor_spec *spec = &side->specs[i];
     *spec = (struct tensor_spec){
         .name = tensor->name, .datatype = tensor->datatype, .optional = tensor->optional};
-    enum status st = full_shape(side, tensor->dims, &spec->shape, err);
+    st = full_shape(side, tensor->dims, &spec->shape, err);
     struct shape seen = spec->shape;
     if (st == ST_OK && tensor->has_reshape) {
         st = full_shape(side, tensor->reshape, &seen, err);

@@ -24,13 +24,17 @@ static bool is_configured(const struct model_config_tensor *tensors, size_t n, c
 
 /* ---- as configured --------------------------------------------------------------------------- */
 
-static enum status check_first(const struct model_config *config, const char *kind,
-                               const sluice_tensor_info *infos, size_t n,
-                               const struct model_config_tensor *listed, size_t n_listed,
-                               struct error *err) {
+/* Does the first dimension of every tensor that is served take any size? An output without dimensions
+ * passes: the model may not know its shape. */
+static enum status check_first(const struct model_config *config, const sluice_model_info *info,
+                               bool is_input, struct error *err) {
+    const sluice_tensor_info *infos = is_input ? info->inputs : info->outputs;
+    size_t n = is_input ? info->n_inputs : info->n_outputs;
+    const struct model_config_tensor *listed = is_input ? config->inputs : config->outputs;
+    size_t n_listed = is_input ? config->n_inputs : config->n_outputs;
     for (size_t i = 0; i < n; i++) {
-        if ((infos[i].rank > 0 && infos[i].dims[0] == -1) ||
-            !is_configured(listed, n_listed, infos[i].name)) {
+        bool takes_any = infos[i].rank > 0 ? infos[i].dims[0] == -1 : !is_input;
+        if (takes_any || !is_configured(listed, n_listed, infos[i].name)) {
             continue;
         }
         char text[SHAPE_TEXT_BYTES];
@@ -39,7 +43,7 @@ static enum status check_first(const struct model_config *config, const char *ki
                          " in config.pbtxt, but %s \"%s\" of the model "
                          "has the shape %s, whose first dimension is not dynamic; set "
                          "max_batch_size: 0 and give whole shapes",
-                         config->max_batch_size, kind, infos[i].name,
+                         config->max_batch_size, is_input ? "input" : "output", infos[i].name,
                          shape_print((struct shape){infos[i].dims, infos[i].rank}, text));
     }
     return ST_OK;
@@ -47,16 +51,15 @@ static enum status check_first(const struct model_config *config, const char *ki
 
 static enum status as_configured(struct arena *arena, struct model_config *config,
                                  const sluice_model_info *info, struct error *err) {
+    enum status st = ST_OK;
     if (config->max_batch_size > 0 && !info->takes_any) {
-        enum status st = check_first(config, "input", info->inputs, info->n_inputs, config->inputs,
-                                     config->n_inputs, err);
+        st = check_first(config, info, true, err);
         if (st == ST_OK) {
-            st = check_first(config, "output", info->outputs, info->n_outputs, config->outputs,
-                             config->n_outputs, err);
+            st = check_first(config, info, false, err);
         }
-        if (st != ST_OK) {
-            return st;
-        }
+    }
+    if (st != ST_OK) {
+        return st;
     }
     set(config, config->max_batch_size,
         arena_printf(arena, "max_batch_size is %" PRIu64 " in config.pbtxt",

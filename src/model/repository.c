@@ -86,7 +86,8 @@ enum status repository_new(const struct repository_options *options, struct repo
     repository->max_queue_size = options->max_queue_size;
     repository->strict_readiness = options->strict_readiness;
     cpus_read(&repository->cpus);
-    repository->list.backends = backends_new(options->backend_dir);
+    repository->list.backends =
+        backends_new(options->backend_dir, options->builtin, options->n_builtin);
     enum status st = repository->list.backends
                          ? scan_all(repository, options, err)
                          : error_set(err, ST_NO_MEMORY, "out of memory for the backends");

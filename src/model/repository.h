@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/status.h"
 #include "base/str.h"
+#include "sluice/backend.h"
 #include "tensor/tensor.h"
 
 struct repository;
@@ -24,6 +25,8 @@ struct repository_options {
     const char *const *directories; /* --model-repository */
     size_t n_directories;
     const char *backend_dir;
+    const sluice_backend *const *builtin; /* backends linked into the program; may be NULL */
+    size_t n_builtin;
     uint64_t default_max_batch_size; /* where a model without configuration may batch: 64 */
     uint64_t max_queue_size;         /* waiting requests per model before QUEUE_FULL */
     bool strict_readiness;           /* ready only when every model is */
