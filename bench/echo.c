@@ -29,11 +29,13 @@ struct conn {
 };
 
 static bool grow(struct conn *conn, size_t cap) {
-    if (cap <= conn->cap)
+    if (cap <= conn->cap) {
         return true;
+    }
     char *data = realloc(conn->data, cap);
-    if (!data)
+    if (!data) {
         return false;
+    }
     conn->data = data;
     conn->cap = cap;
     return true;
@@ -48,8 +50,9 @@ static bool send_answer(struct conn *conn) {
         struct iovec iov[2] = {{conn->reply_head + head_sent, conn->n_reply_head - head_sent},
                                {conn->data + conn->head_bytes + body_sent, body - body_sent}};
         ssize_t n = writev(conn->fd, iov, 2);
-        if (n < 0)
+        if (n < 0) {
             return errno == EAGAIN;
+        }
         conn->n_out += (size_t)n;
     }
     conn->answering = false;
@@ -61,42 +64,50 @@ static bool request_complete(struct conn *conn) {
     uint64_t body = 0;
     int status;
     if (!conn->head_bytes) {
-        if (!load_head_parse(conn->data, conn->n_in, &conn->head_bytes, &body, &status))
+        if (!load_head_parse(conn->data, conn->n_in, &conn->head_bytes, &body, &status)) {
             return false;
+        }
         conn->total = conn->head_bytes + (size_t)body;
-        if (!grow(conn, conn->total))
+        if (!grow(conn, conn->total)) {
             return false;
+        }
     }
     return conn->n_in >= conn->total;
 }
 
 static bool on_readable(struct conn *conn) {
     while (!conn->answering) {
-        if (!grow(conn, HEAD_BYTES))
+        if (!grow(conn, HEAD_BYTES)) {
             return false;
+        }
         size_t end = conn->head_bytes ? conn->total : HEAD_BYTES;
         ssize_t n = read(conn->fd, conn->data + conn->n_in, end - conn->n_in);
-        if (n == 0)
+        if (n == 0) {
             return false;
-        if (n < 0)
+        }
+        if (n < 0) {
             return errno == EAGAIN;
+        }
         conn->n_in += (size_t)n;
-        if (!request_complete(conn))
+        if (!request_complete(conn)) {
             continue;
+        }
         conn->answering = true;
-        conn->n_reply_head = (size_t)snprintf(
-            conn->reply_head, sizeof conn->reply_head,
-            "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n", conn->total - conn->head_bytes);
-        if (!send_answer(conn))
+        conn->n_reply_head = (size_t)snprintf(conn->reply_head, sizeof conn->reply_head,
+                                              "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n",
+                                              conn->total - conn->head_bytes);
+        if (!send_answer(conn)) {
             return false;
+        }
     }
     return true;
 }
 
 static void accept_one(int listener, int epoll) {
     int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd < 0)
+    if (fd < 0) {
         return;
+    }
     int one = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     struct conn *conn = calloc(1, sizeof *conn);
@@ -108,10 +119,12 @@ static void accept_one(int listener, int epoll) {
 static void on_event(struct epoll_event *event) {
     struct conn *conn = event->data.ptr;
     bool alive = true;
-    if (conn->answering && (event->events & EPOLLOUT))
+    if (conn->answering && (event->events & EPOLLOUT)) {
         alive = send_answer(conn);
-    if (alive)
+    }
+    if (alive) {
         alive = on_readable(conn);
+    }
     if (!alive) {
         close(conn->fd);
         free(conn->data);
@@ -121,12 +134,12 @@ static void on_event(struct epoll_event *event) {
 
 static int listen_any(void) {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof address;
     if (fd < 0 || bind(fd, (struct sockaddr *)&address, len) != 0 || listen(fd, 1024) != 0 ||
-        getsockname(fd, (struct sockaddr *)&address, &len) != 0)
+        getsockname(fd, (struct sockaddr *)&address, &len) != 0) {
         return -1;
+    }
     printf("%u\n", (unsigned)ntohs(address.sin_port));
     fflush(stdout);
     return fd;
@@ -146,12 +159,13 @@ int main(void) {
         struct epoll_event events[64];
         int n = epoll_wait(epoll, events, 64, -1);
         for (int i = 0; i < n; i++) {
-            if (events[i].data.ptr == NULL)
+            if (events[i].data.ptr == NULL) {
                 accept_one(listener, epoll);
-            else if (events[i].data.ptr == &listener)
+            } else if (events[i].data.ptr == &listener) {
                 return 0;
-            else
+            } else {
                 on_event(&events[i]);
+            }
         }
     }
 }

@@ -24,8 +24,9 @@ struct model {
 };
 
 static void check(const struct model *model, OrtStatus *status) {
-    if (!status)
+    if (!status) {
         return;
+    }
     fprintf(stderr, "inproc: %s\n", model->ort->GetErrorMessage(status));
     exit(1);
 }
@@ -52,12 +53,14 @@ static void open_session(struct model *model, const char *path) {
 static void describe(struct model *model, int64_t rows) {
     const OrtApi *ort = model->ort;
     check(model, ort->SessionGetOutputCount(model->session, &model->n_outputs));
-    if (model->n_outputs > 16)
+    if (model->n_outputs > 16) {
         exit(1);
+    }
     check(model, ort->SessionGetInputName(model->session, 0, model->allocator, &model->input));
-    for (size_t i = 0; i < model->n_outputs; i++)
-        check(model, ort->SessionGetOutputName(model->session, i, model->allocator,
-                                               &model->outputs[i]));
+    for (size_t i = 0; i < model->n_outputs; i++) {
+        check(model,
+              ort->SessionGetOutputName(model->session, i, model->allocator, &model->outputs[i]));
+    }
     OrtTypeInfo *info = NULL;
     const OrtTensorTypeAndShapeInfo *shape = NULL;
     check(model, ort->SessionGetInputTypeInfo(model->session, 0, &info));
@@ -66,11 +69,13 @@ static void describe(struct model *model, int64_t rows) {
     check(model, ort->GetDimensions(shape, model->dims, model->rank));
     model->dims[0] = rows;
     model->n_elements = 1;
-    for (size_t i = 0; i < model->rank; i++)
+    for (size_t i = 0; i < model->rank; i++) {
         model->n_elements *= (size_t)model->dims[i];
+    }
     model->data = calloc(model->n_elements, sizeof(float));
-    for (size_t i = 0; i < model->n_elements; i++)
+    for (size_t i = 0; i < model->n_elements; i++) {
         model->data[i] = (float)(i % 17) / 17.0f;
+    }
     ort->ReleaseTypeInfo(info);
 }
 
@@ -82,10 +87,11 @@ static void run_once(struct model *model) {
                      model->memory, model->data, model->n_elements * sizeof(float), model->dims,
                      model->rank, ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT, &input));
     check(model, ort->Run(model->session, NULL, (const char *const *)&model->input,
-                          (const OrtValue *const *)&input, 1,
-                          (const char *const *)model->outputs, model->n_outputs, outputs));
-    for (size_t i = 0; i < model->n_outputs; i++)
+                          (const OrtValue *const *)&input, 1, (const char *const *)model->outputs,
+                          model->n_outputs, outputs));
+    for (size_t i = 0; i < model->n_outputs; i++) {
         ort->ReleaseValue(outputs[i]);
+    }
     ort->ReleaseValue(input);
 }
 
@@ -97,8 +103,9 @@ int main(int argc, char **argv) {
     struct model model = {.ort = OrtGetApiBase()->GetApi(ORT_API_VERSION)};
     open_session(&model, argv[1]);
     describe(&model, atoll(argv[2]));
-    for (int i = 0; i < 100; i++)
+    for (int i = 0; i < 100; i++) {
         run_once(&model);
+    }
     uint64_t n = 0;
     double start = now();
     double end = start + atof(argv[3]);

@@ -14,14 +14,16 @@ static double now(void) {
 
 static char *read_all(const char *path, size_t *n) {
     FILE *file = fopen(path, "rb");
-    if (!file)
+    if (!file) {
         return NULL;
+    }
     fseek(file, 0, SEEK_END);
     *n = (size_t)ftell(file);
     rewind(file);
     char *text = malloc(*n);
-    if (fread(text, 1, *n, file) != *n)
+    if (fread(text, 1, *n, file) != *n) {
         *n = 0;
+    }
     fclose(file);
     return text;
 }
@@ -40,8 +42,9 @@ int main(int argc, char **argv) {
         yyjson_doc *doc = yyjson_read(text, n_text, 0);
         size_t n_out = 0;
         char *out = yyjson_write(doc, 0, &n_out);
-        if (!out)
+        if (!out) {
             return 1;
+        }
         free(out);
         yyjson_doc_free(doc);
         n++;

@@ -18,9 +18,9 @@ enum { READ_BYTES = 1 << 20, HEAD_BYTES = 4096 };
 
 struct conn {
     int fd;
-    size_t sent;         /* of the request */
-    size_t n_head;       /* bytes of an incomplete head */
-    uint64_t body_left;  /* of the answer being read */
+    size_t sent;        /* of the request */
+    size_t n_head;      /* bytes of an incomplete head */
+    uint64_t body_left; /* of the answer being read */
     bool in_body;
     uint64_t started_ns;
     char head[HEAD_BYTES];
@@ -51,15 +51,17 @@ static int complain(const char *what) {
 static int read_request(struct load *load) {
     int fd = open(load->options->request_file, O_RDONLY | O_CLOEXEC);
     struct stat st;
-    if (fd < 0 || fstat(fd, &st) != 0)
+    if (fd < 0 || fstat(fd, &st) != 0) {
         return complain(load->options->request_file);
+    }
     load->n_request = (size_t)st.st_size;
     load->request = malloc(load->n_request + 1);
     size_t got = 0;
     while (got < load->n_request) {
         ssize_t n = read(fd, load->request + got, load->n_request - got);
-        if (n <= 0)
+        if (n <= 0) {
             return complain("reading the request");
+        }
         got += (size_t)n;
     }
     close(fd);
@@ -69,8 +71,9 @@ static int read_request(struct load *load) {
 static int connect_to(const struct load_options *options) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     struct addrinfo *found = NULL;
-    if (getaddrinfo(options->host, options->port, &hints, &found) != 0)
+    if (getaddrinfo(options->host, options->port, &hints, &found) != 0) {
         return -1;
+    }
     int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd >= 0 && connect(fd, found->ai_addr, found->ai_addrlen) != 0) {
         close(fd);
@@ -89,8 +92,9 @@ static int connect_to(const struct load_options *options) {
 static bool send_more(struct load *load, struct conn *conn) {
     while (conn->sent < load->n_request) {
         ssize_t n = write(conn->fd, load->request + conn->sent, load->n_request - conn->sent);
-        if (n < 0)
+        if (n < 0) {
             return errno == EAGAIN;
+        }
         conn->sent += (size_t)n;
         load->result->bytes_out += (uint64_t)n;
     }
@@ -139,31 +143,38 @@ static bool take(struct load *load, struct conn *conn, const char *data, size_t 
             conn->body_left -= used;
         } else {
             used = take_head(load, conn, data, n);
-            if (used == 0)
+            if (used == 0) {
                 return false;
+            }
         }
         data += used;
         n -= used;
-        if (conn->in_body && conn->body_left == 0 && !answered(load, conn))
+        if (conn->in_body && conn->body_left == 0 && !answered(load, conn)) {
             return false;
+        }
     }
     return true;
 }
 
 static bool on_event(struct load *load, struct conn *conn, uint32_t events) {
-    if ((events & EPOLLOUT) && conn->sent < load->n_request && !send_more(load, conn))
+    if ((events & EPOLLOUT) && conn->sent < load->n_request && !send_more(load, conn)) {
         return false;
+    }
     while (events & EPOLLIN) {
         ssize_t n = read(conn->fd, load->buffer, READ_BYTES);
-        if (n == 0)
+        if (n == 0) {
             return false;
-        if (n < 0)
+        }
+        if (n < 0) {
             return errno == EAGAIN;
+        }
         load->result->bytes_in += (uint64_t)n;
-        if (!take(load, conn, load->buffer, (size_t)n))
+        if (!take(load, conn, load->buffer, (size_t)n)) {
             return false;
-        if (n < READ_BYTES)
+        }
+        if (n < READ_BYTES) {
             break;
+        }
     }
     return true;
 }
@@ -174,13 +185,16 @@ static int open_all(struct load *load) {
     for (unsigned i = 0; i < load->options->connections; i++) {
         struct conn *conn = &load->conns[i];
         conn->fd = connect_to(load->options);
-        if (conn->fd < 0)
+        if (conn->fd < 0) {
             return complain("connecting");
+        }
         struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLET, .data.ptr = conn};
-        if (epoll_ctl(load->epoll, EPOLL_CTL_ADD, conn->fd, &event) != 0)
+        if (epoll_ctl(load->epoll, EPOLL_CTL_ADD, conn->fd, &event) != 0) {
             return complain("epoll_ctl");
-        if (!send_next(load, conn))
+        }
+        if (!send_next(load, conn)) {
             return complain("sending");
+        }
     }
     return 0;
 }
@@ -189,19 +203,22 @@ static int loop_until(struct load *load, uint64_t end_ns) {
     struct epoll_event events[256];
     while (now_ns() < end_ns) {
         int n = epoll_wait(load->epoll, events, 256, 100);
-        for (int i = 0; i < n; i++)
+        for (int i = 0; i < n; i++) {
             if (!on_event(load, events[i].data.ptr, events[i].events)) {
                 fprintf(stderr, "load: the server closed a connection\n");
                 return 1;
             }
+        }
     }
     return 0;
 }
 
 static void close_all(struct load *load) {
-    for (unsigned i = 0; load->conns && i < load->options->connections; i++)
-        if (load->conns[i].fd > 0)
+    for (unsigned i = 0; load->conns && i < load->options->connections; i++) {
+        if (load->conns[i].fd > 0) {
             close(load->conns[i].fd);
+        }
+    }
     close(load->epoll);
     free(load->conns);
     free(load->buffer);
@@ -211,17 +228,20 @@ static void close_all(struct load *load) {
 int load_run(const struct load_options *options, struct load_result *result) {
     struct load load = {.options = options, .result = result, .buffer = malloc(READ_BYTES)};
     int rc = read_request(&load);
-    if (rc == 0)
+    if (rc == 0) {
         rc = open_all(&load);
+    }
     uint64_t start = now_ns();
     load.measure_from_ns = start + (uint64_t)(options->warmup * 1e9);
-    if (rc == 0)
+    if (rc == 0) {
         rc = loop_until(&load, load.measure_from_ns);
+    }
     uint64_t bytes_in = result->bytes_in;
     uint64_t bytes_out = result->bytes_out;
     uint64_t from = now_ns();
-    if (rc == 0)
+    if (rc == 0) {
         rc = loop_until(&load, from + (uint64_t)(options->seconds * 1e9));
+    }
     result->seconds = (double)(now_ns() - from) / 1e9;
     result->bytes_in -= bytes_in;
     result->bytes_out -= bytes_out;

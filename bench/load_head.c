@@ -9,8 +9,9 @@
 bool load_head_parse(const char *data, size_t n, size_t *head_bytes, uint64_t *body_bytes,
                      int *status) {
     const char *end = memmem(data, n, "\r\n\r\n", 4);
-    if (!end || n < 12)
+    if (!end || n < 12) {
         return false;
+    }
     *head_bytes = (size_t)(end - data) + 4;
     *body_bytes = 0;
     *status = atoi(data + 9);

@@ -16,8 +16,9 @@ int main(int argc, char **argv) {
                                    .seconds = atof(argv[5]),
                                    .warmup = argc > 6 ? atof(argv[6]) : 0.3};
     static struct load_result result;
-    if (load_run(&options, &result) != 0)
+    if (load_run(&options, &result) != 0) {
         return 1;
+    }
     printf("{\"rate\":%.1f,\"answers\":%llu,\"failures\":%llu,\"bytes_per_second\":%.0f,"
            "\"p50_us\":%.1f,\"p99_us\":%.1f,\"seconds\":%.3f}\n",
            (double)result.answers / result.seconds, (unsigned long long)result.answers,

@@ -20,19 +20,23 @@ enum status ready_file_write(const char *path, const struct address *addresses, 
                              struct error *err) {
     size_t len = strlen(path) + sizeof ".XXXXXX";
     char *beside = malloc(len);
-    if (!beside)
+    if (!beside) {
         return error_set(err, ST_NO_MEMORY, "no memory to write %s", path);
+    }
     snprintf(beside, len, "%s.XXXXXX", path);
     int fd = mkstemp(beside);
     FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
     bool written = file != NULL;
-    for (size_t i = 0; file && i < n; i++)
+    for (size_t i = 0; file && i < n; i++) {
         print_address(file, &addresses[i]);
-    if (file)
+    }
+    if (file) {
         written = fclose(file) == 0 && rename(beside, path) == 0;
+    }
     int reason = errno;
-    if (!written && fd >= 0)
+    if (!written && fd >= 0) {
         unlink(beside);
+    }
     free(beside);
     return written ? ST_OK : error_set(err, ST_IO, "writing %s: %s", path, strerror(reason));
 }

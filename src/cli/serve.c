@@ -39,8 +39,9 @@ static int check(const struct repository_options *options, struct arena *arena) 
 static int serve(const struct serve_settings *settings, const struct repository_options *options) {
     struct error err;
     enum status st = serve_process_run(settings, options, &err);
-    if (st == ST_OK)
+    if (st == ST_OK) {
         return EXIT_CODE_OK;
+    }
     fprintf(stderr, "sluice serve: %s\n", err.text);
     return EXIT_CODE_FAILED;
 }

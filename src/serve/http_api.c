@@ -68,8 +68,9 @@ static void answer_model(struct http_api *api, struct http_exchange *exchange,
     const struct model_spec *spec = model_version_spec(version);
     size_t n = 1;
     const uint64_t *versions = &spec->version;
-    if (!path->version.ptr)
+    if (!path->version.ptr) {
         versions = model_version_siblings(version, &n);
+    }
     struct buf body;
     buf_init(&body, exchange->arena, 1024);
     v2_model_metadata_print(&body, spec, versions, n);
@@ -81,14 +82,14 @@ static void answer_model_ready(struct http_api *api, struct http_exchange *excha
                                const struct v2_path *path) {
     struct error err;
     struct model_version *version = NULL;
-    enum status st =
-        repository_find(api->repository, path->model, path->version, &version, &err);
+    enum status st = repository_find(api->repository, path->model, path->version, &version, &err);
     if (st != ST_OK && st != ST_NOT_READY) {
         http_reply_error(exchange, &err, NULL, 0);
         return;
     }
-    if (st == ST_OK)
+    if (st == ST_OK) {
         model_version_unref(version);
+    }
     struct buf body;
     buf_init(&body, exchange->arena, 128);
     v2_model_ready_print(&body, path->model, st == ST_OK);
@@ -107,16 +108,20 @@ static const struct route {
     bool post;
     void (*answer)(struct http_api *, struct http_exchange *, const struct v2_path *);
 } ROUTES[] = {
-    [V2_SERVER] = {false, answer_server},           [V2_LIVE] = {false, answer_live},
-    [V2_READY] = {false, answer_ready},             [V2_MODEL] = {false, answer_model},
-    [V2_MODEL_READY] = {false, answer_model_ready}, [V2_MODEL_INFER] = {true, http_infer_begin},
+    [V2_SERVER] = {false, answer_server},
+    [V2_LIVE] = {false, answer_live},
+    [V2_READY] = {false, answer_ready},
+    [V2_MODEL] = {false, answer_model},
+    [V2_MODEL_READY] = {false, answer_model_ready},
+    [V2_MODEL_INFER] = {true, http_infer_begin},
 };
 
 /* Answers 405 with Allow when the method is not the resource's. */
 static bool method_fits(struct http_exchange *exchange, bool post) {
     struct str method = exchange->head.method;
-    if (post ? str_is(method, "POST") : str_is(method, "GET") || str_is(method, "HEAD"))
+    if (post ? str_is(method, "POST") : str_is(method, "GET") || str_is(method, "HEAD")) {
         return true;
+    }
     const char *allow = post ? "POST" : "GET, HEAD";
     struct error err;
     error_set(&err, ST_METHOD_NOT_ALLOWED, "expected %s for %.*s, got %.*s",
@@ -129,8 +134,9 @@ static bool method_fits(struct http_exchange *exchange, bool post) {
 static void on_head(struct http_exchange *exchange, void *context) {
     struct http_api *api = context;
     if (str_is(exchange->head.path, "/metrics")) {
-        if (method_fits(exchange, false))
+        if (method_fits(exchange, false)) {
             answer_metrics(exchange);
+        }
         return;
     }
     struct v2_path path;
@@ -140,8 +146,9 @@ static void on_head(struct http_exchange *exchange, void *context) {
         return;
     }
     const struct route *route = &ROUTES[path.resource];
-    if (method_fits(exchange, route->post))
+    if (method_fits(exchange, route->post)) {
         route->answer(api, exchange, &path);
+    }
 }
 
 static void on_body(struct http_exchange *exchange, void *context) {

@@ -17,14 +17,15 @@ const char *http_coding_name(enum http_coding coding) {
 }
 
 static bool coding_parse(struct str word, enum http_coding *out) {
-    if (str_eq_nocase(word, STR("gzip")) || str_eq_nocase(word, STR("x-gzip")))
+    if (str_eq_nocase(word, STR("gzip")) || str_eq_nocase(word, STR("x-gzip"))) {
         *out = HTTP_GZIP;
-    else if (str_eq_nocase(word, STR("deflate")))
+    } else if (str_eq_nocase(word, STR("deflate"))) {
         *out = HTTP_DEFLATE;
-    else if (str_eq_nocase(word, STR("identity")) || word.len == 0)
+    } else if (str_eq_nocase(word, STR("identity")) || word.len == 0) {
         *out = HTTP_IDENTITY;
-    else
+    } else {
         return false;
+    }
     return true;
 }
 
@@ -33,15 +34,18 @@ enum status http_coding_of_body(const struct http_head *head, enum http_coding *
     struct str value = {NULL, 0};
     size_t n = http_head_find(head, "Content-Encoding", &value);
     *out = HTTP_IDENTITY;
-    if (n == 0)
+    if (n == 0) {
         return ST_OK;
-    if (n > 1)
+    }
+    if (n > 1) {
         return error_set(err, ST_UNKNOWN_ENCODING,
                          "expected one Content-Encoding (gzip or deflate), got %zu of them", n);
-    if (!coding_parse(value, out))
+    }
+    if (!coding_parse(value, out)) {
         return error_set(err, ST_UNKNOWN_ENCODING,
                          "expected Content-Encoding gzip, deflate or identity, got \"%.*s\"",
                          STR_ARG(value));
+    }
     return ST_OK;
 }
 
@@ -49,8 +53,9 @@ enum status http_coding_of_body(const struct http_head *head, enum http_coding *
  * coding: an answer nobody asked for would be worse than an uncompressed one. */
 static unsigned weight_parse(struct str text) {
     double q = 0;
-    if (!num_parse_f64(text, &q) || q < 0 || q > 1)
+    if (!num_parse_f64(text, &q) || q < 0 || q > 1) {
         return 0;
+    }
     return (unsigned)(q * 1000 + 0.5);
 }
 
@@ -61,8 +66,9 @@ static unsigned element_parse(struct str element, struct str *word) {
     unsigned weight = 1000;
     while (rest.ptr) {
         struct str parameter = str_trim(str_cut(&rest, ';'));
-        if (str_starts(parameter, STR("q=")) || str_starts(parameter, STR("Q=")))
+        if (str_starts(parameter, STR("q=")) || str_starts(parameter, STR("Q="))) {
             weight = weight_parse(str_make(parameter.ptr + 2, parameter.len - 2));
+        }
     }
     return weight;
 }
@@ -87,15 +93,18 @@ static void weights_read(struct str list, struct weights *weights, enum http_cod
         }
     }
     static const enum http_coding rest[] = {HTTP_GZIP, HTTP_DEFLATE, HTTP_IDENTITY};
-    for (size_t i = 0; i < 3; i++)
-        if (weights->of[rest[i]] < 0)
+    for (size_t i = 0; i < 3; i++) {
+        if (weights->of[rest[i]] < 0) {
             order[n_named++] = rest[i];
+        }
+    }
 }
 
 enum http_coding http_coding_of_answer(const struct http_head *head) {
     struct str list = {NULL, 0};
-    if (http_head_find(head, "Accept-Encoding", &list) == 0)
+    if (http_head_find(head, "Accept-Encoding", &list) == 0) {
         return HTTP_IDENTITY;
+    }
     struct weights weights = {{-1, -1, -1}, -1};
     enum http_coding order[3] = {HTTP_IDENTITY, HTTP_GZIP, HTTP_DEFLATE};
     weights_read(list, &weights, order);
@@ -103,8 +112,9 @@ enum http_coding http_coding_of_answer(const struct http_head *head) {
     int best_weight = 0;
     for (size_t i = 0; i < 3; i++) {
         int weight = weights.of[order[i]];
-        if (weight < 0) /* not named: "*" speaks for it; identity is always a last resort */
+        if (weight < 0) { /* not named: "*" speaks for it; identity is always a last resort */
             weight = weights.others >= 0 ? weights.others : 0;
+        }
         if (weight > best_weight) {
             best = order[i];
             best_weight = weight;

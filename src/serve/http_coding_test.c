@@ -47,8 +47,9 @@ static void test_answer(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct http_field field;
         struct http_head head = head_with(&field, "accept-encoding", cases[i].accept);
-        if (http_coding_of_answer(&head) != cases[i].coding)
+        if (http_coding_of_answer(&head) != cases[i].coding) {
             fail_msg("Accept-Encoding: %s", cases[i].accept ? cases[i].accept : "(none)");
+        }
     }
 }
 
@@ -59,10 +60,14 @@ static void test_body(void **state) {
         enum status status;
         enum http_coding coding;
     } cases[] = {
-        {NULL, ST_OK, HTTP_IDENTITY},           {"", ST_OK, HTTP_IDENTITY},
-        {"identity", ST_OK, HTTP_IDENTITY},     {"gzip", ST_OK, HTTP_GZIP},
-        {"Gzip", ST_OK, HTTP_GZIP},             {"deflate", ST_OK, HTTP_DEFLATE},
-        {"br", ST_UNKNOWN_ENCODING, 0},         {"gzip, gzip", ST_UNKNOWN_ENCODING, 0},
+        {NULL, ST_OK, HTTP_IDENTITY},
+        {"", ST_OK, HTTP_IDENTITY},
+        {"identity", ST_OK, HTTP_IDENTITY},
+        {"gzip", ST_OK, HTTP_GZIP},
+        {"Gzip", ST_OK, HTTP_GZIP},
+        {"deflate", ST_OK, HTTP_DEFLATE},
+        {"br", ST_UNKNOWN_ENCODING, 0},
+        {"gzip, gzip", ST_UNKNOWN_ENCODING, 0},
         {"gzip, deflate", ST_UNKNOWN_ENCODING, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -71,10 +76,11 @@ static void test_body(void **state) {
         enum http_coding coding = HTTP_IDENTITY;
         struct error err;
         assert_int_equal(http_coding_of_body(&head, &coding, &err), cases[i].status);
-        if (cases[i].status == ST_OK)
+        if (cases[i].status == ST_OK) {
             assert_int_equal(coding, cases[i].coding);
-        else
+        } else {
             assert_non_null(strstr(err.text, cases[i].encoding));
+        }
     }
 }
 

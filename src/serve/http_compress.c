@@ -8,9 +8,11 @@ enum { FASTEST = 1 };
 
 static bool total_of(const struct piece *pieces, size_t n_pieces, size_t *out) {
     *out = 0;
-    for (size_t i = 0; i < n_pieces; i++)
-        if (!checked_add(*out, pieces[i].n_bytes, out))
+    for (size_t i = 0; i < n_pieces; i++) {
+        if (!checked_add(*out, pieces[i].n_bytes, out)) {
             return false;
+        }
+    }
     return true;
 }
 
@@ -24,8 +26,9 @@ static bool feed(struct deflate *codec, const struct piece *pieces, size_t n_pie
         size_t n = 0;
         done = deflate_step(codec, &in, i + 1 == n_pieces, out + *n_out, room - *n_out, &n);
         *n_out += n;
-        if (!done)
+        if (!done) {
             return false;
+        }
     }
     return done;
 }
@@ -36,16 +39,19 @@ enum status http_compress(struct arena *arena, enum http_coding coding, const st
     size_t n_out = 0;
     enum status st = ST_OK;
     struct deflate *codec = deflate_new(coding, FASTEST);
-    if (!codec || !total_of(pieces, n_pieces, &total))
+    if (!codec || !total_of(pieces, n_pieces, &total)) {
         goto no_memory;
+    }
     size_t room = deflate_bound(codec, total);
     char *data = room < SIZE_MAX ? arena_alloc(arena, room) : NULL;
-    if (!data)
+    if (!data) {
         goto no_memory;
-    if (feed(codec, pieces, n_pieces, data, room, &n_out))
+    }
+    if (feed(codec, pieces, n_pieces, data, room, &n_out)) {
         *out = (struct piece){data, n_out};
-    else
+    } else {
         st = error_set(err, ST_INTERNAL, "compressing the answer failed after %zu bytes", n_out);
+    }
     goto out;
 no_memory:
     st = error_set(err, ST_NO_MEMORY, "no memory to compress an answer of %zu bytes", total);

@@ -35,14 +35,17 @@ static enum status read_head(struct http_infer *infer, const struct http_api *ap
     struct str value = {NULL, 0};
     size_t n = http_head_find(&exchange->head, "Inference-Header-Content-Length", &value);
     enum status st = v2_header_length_parse(n, value, &infer->header, &infer->json_bytes, err);
-    if (st != ST_OK)
+    if (st != ST_OK) {
         return st;
+    }
     st = http_coding_of_body(&exchange->head, &exchange->plan.coding, err);
-    if (st != ST_OK)
+    if (st != ST_OK) {
         return st;
+    }
     exchange->plan.max_bytes = api->max_body_bytes;
-    if (infer->header == V2_HEADER_JSON && infer->json_bytes <= api->limits.max_json_bytes)
+    if (infer->header == V2_HEADER_JSON && infer->json_bytes <= api->limits.max_json_bytes) {
         exchange->plan.align_at = (size_t)infer->json_bytes;
+    }
     return ST_OK;
 }
 
@@ -64,24 +67,27 @@ void http_infer_begin(struct http_api *api, struct http_exchange *exchange,
         return;
     }
     infer->spec = model_version_spec(infer->version);
-    if (!exchange->head.has_body) /* an empty body is complete already */
+    if (!exchange->head.has_body) { /* an empty body is complete already */
         http_infer_body(api, exchange);
+    }
 }
 
 /* Body → request, by what the head said. */
 static enum status decode(struct http_infer *infer, const struct http_api *api, struct error *err) {
     struct http_exchange *exchange = infer->exchange;
     struct str body = exchange->body;
-    if (infer->header == V2_HEADER_RAW)
+    if (infer->header == V2_HEADER_RAW) {
         return v2_raw_decode(exchange->arena, body, infer->spec, &api->limits, &infer->request,
                              err);
+    }
     size_t json_bytes = body.len;
     if (infer->header == V2_HEADER_JSON) {
-        if (infer->json_bytes > body.len)
+        if (infer->json_bytes > body.len) {
             return error_set(err, ST_BAD_FRAMING,
                              "Inference-Header-Content-Length is %llu, but the body has only %zu "
                              "bytes",
                              (unsigned long long)infer->json_bytes, body.len);
+        }
         json_bytes = (size_t)infer->json_bytes;
     }
     return v2_request_decode(exchange->arena, body, json_bytes, &api->limits, &infer->request, err);
@@ -112,16 +118,18 @@ static enum status send_answer(struct http_infer *infer, struct v2_response *enc
                                .release = release_response,
                                .cookie = &infer->call.response};
     char length[20];
-    if (encoded->binary)
+    if (encoded->binary) {
         add_field(&reply, fields, STR("Inference-Header-Content-Length"),
                   str_make(length, num_print_u64(length, encoded->json.len)));
+    }
     enum http_coding coding = http_coding_of_answer(&exchange->head);
     struct piece compressed;
     if (coding != HTTP_IDENTITY) {
         enum status st = http_compress(exchange->arena, coding, encoded->pieces, encoded->n_pieces,
                                        &compressed, err);
-        if (st != ST_OK)
+        if (st != ST_OK) {
             return st;
+        }
         reply.pieces = &compressed;
         reply.n_pieces = 1;
         add_field(&reply, fields, STR("Content-Encoding"), str_of(http_coding_name(coding)));
@@ -141,11 +149,13 @@ static void on_done(struct call *call) {
     struct error err = call->response.error;
     struct v2_response encoded;
     enum status st = err.status;
-    if (st == ST_OK)
+    if (st == ST_OK) {
         st = v2_response_encode(exchange->arena, infer->spec, &infer->request, &call->response,
                                 &encoded, &err);
-    if (st == ST_OK)
+    }
+    if (st == ST_OK) {
         st = send_answer(infer, &encoded, &err);
+    }
     if (st != ST_OK) {
         infer_response_release(&call->response);
         fail(exchange, &err);
@@ -172,12 +182,14 @@ void http_infer_body(struct http_api *api, struct http_exchange *exchange) {
 
 void http_infer_gone(struct http_exchange *exchange) {
     struct http_infer *infer = exchange->user;
-    if (infer && infer->submitted)
+    if (infer && infer->submitted) {
         call_cancel(&infer->call);
+    }
 }
 
 void http_infer_end(struct http_exchange *exchange) {
     struct http_infer *infer = exchange->user;
-    if (infer && infer->version)
+    if (infer && infer->version) {
         model_version_unref(infer->version);
+    }
 }
