@@ -1,0 +1,97 @@
+/* URLs: what each comes to, and what is said against those that are refused. */
+#include "client/client_url.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void taken(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        bool is_unix;
+        const char *host;
+        unsigned port;
+        const char *path, *base, *authority;
+    } rows[] = {
+        {"http://localhost", false, "localhost", 80, NULL, "", "localhost"},
+        {"http://localhost:8000", false, "localhost", 8000, NULL, "", "localhost:8000"},
+        {"http://127.0.0.1:8000/", false, "127.0.0.1", 8000, NULL, "", "127.0.0.1:8000"},
+        {"http://a-b.example:1/x/y/", false, "a-b.example", 1, NULL, "/x/y", "a-b.example:1"},
+        {"http://[::1]:8000", false, "::1", 8000, NULL, "", "[::1]:8000"},
+        {"http://[fe80::1]", false, "fe80::1", 80, NULL, "", "[fe80::1]"},
+        {"http+unix:/run/x.sock", true, "localhost", 0, "/run/x.sock", "", "localhost"},
+        {"http+unix:///run/x.sock", true, "localhost", 0, "/run/x.sock", "", "localhost"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct arena *arena = arena_new(NULL, 0);
+        struct client_url url;
+        struct error err = {0};
+        if (client_url_parse(arena, str_of(rows[i].text), &url, &err) != ST_OK)
+            fail_msg("%s: %s", rows[i].text, err.text);
+        assert_int_equal(url.is_unix, rows[i].is_unix);
+        assert_string_equal(url.host.ptr, rows[i].host);
+        assert_int_equal(url.port, rows[i].port);
+        if (rows[i].path)
+            assert_string_equal(url.path.ptr, rows[i].path);
+        assert_true(str_is(url.base, rows[i].base));
+        assert_true(str_is(url.authority, rows[i].authority));
+        arena_free(arena);
+    }
+}
+
+static void refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *says;
+    } rows[] = {
+        {"", "did you mean http://"},
+        {"localhost:8000", "did you mean http://localhost:8000?"},
+        {"localhost", "did you mean http://localhost?"},
+        {"unix:/x", "did you mean http+unix:/x?"},
+        {"https://a", "TLS"},
+        {"ftp://a", "expected http://HOST:PORT or http+unix:"},
+        {"http://", "the host"},
+        {"http://:80", "the host"},
+        {"http://a b", "the host"},
+        {"http://a%20b", "the host"},
+        {"http://u@h", "user name"},
+        {"http://h:", "the port"},
+        {"http://h:0", "the port"},
+        {"http://h:65536", "the port"},
+        {"http://h:+80", "the port"},
+        {"http://h:80x", "the port"},
+        {"http://[::1", "bracket"},
+        {"http://[::1]8", "only :PORT"},
+        {"http://[g::1]:8", "the host"},
+        {"http://h?x", "query"},
+        {"http://h/a#b", "fragment"},
+        {"http://h/a b", "percent-encoded"},
+        {"http://h/\r\nX: y", "percent-encoded"},
+        {"http+unix:", "absolute path"},
+        {"http+unix:x.sock", "absolute path"},
+        {"http+unix://", "absolute path"},
+        {"http+unix:/"
+         "0123456789012345678901234567890123456789012345678901234567890123456789"
+         "0123456789012345678901234567890123456789",
+         "107"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct arena *arena = arena_new(NULL, 0);
+        struct client_url url;
+        struct error err = {0};
+        assert_int_equal(client_url_parse(arena, str_of(rows[i].text), &url, &err), ST_BAD_CONFIG);
+        if (!strstr(err.text, rows[i].says))
+            fail_msg("%s: \"%s\" without \"%s\"", rows[i].text, err.text, rows[i].says);
+        arena_free(arena);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(taken), cmocka_unit_test(refused)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
