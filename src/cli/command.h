@@ -9,8 +9,8 @@
 enum { COMMAND_GO_ON = -1 };
 
 /* Reads the arguments into `values` (the command's struct); see options_read for what borrows from
- * what. Returns: COMMAND_GO_ON, or the exit code to end with: help was printed, or what is wrong was
- * said on standard error. */
+ * what. Returns: COMMAND_GO_ON, or the exit code to end with: help was printed, or what is wrong
+ * was said on standard error. */
 int command_begin(const struct option_set *set, int argc, char **argv, void *values,
                   struct arena *arena);
 /* Says on standard error what is wrong with the arguments, and how to see the help.

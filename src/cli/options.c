@@ -1,5 +1,6 @@
-/* The command line: flags and arguments into the values of a command. It refuses abbreviations, bundled
- * letters and environment variables: what a flag does can be read off one line of `--help`. */
+/* The command line: flags and arguments into the values of a command. It refuses abbreviations,
+ * bundled letters and environment variables: what a flag does can be read off one line of
+ * `--help`. */
 #include "cli/options.h"
 
 #include <assert.h>

@@ -1,18 +1,18 @@
-/* Settings of a command, from one table: a row makes the flag, the YAML key, the line of `--help`, and
- * the message when a value is wrong. Rows are in a .def file per command, read by one macro:
+/* Settings of a command, from one table: a row makes the flag, the YAML key, the line of `--help`,
+ * and the message when a value is wrong. Rows are in a .def file per command, read by one macro:
  *
  *     OPTION(field, name, alias, TYPE, default, unit, min, max, group, help)
  *
  *   field    member of the command's struct of values, of the type OPTION_STORE_<TYPE>
  *   name     the flag without its dashes, and the YAML key. For an ARGUMENT: its YAML key
  *   alias    another name for the flag (the reference server's, or one letter for "-o"), or ""
- *   default  as a user would write it; "" leaves the value NULL, empty or 0, and `help` says what then
- *   unit     how `--help` writes the value ("ADDR"); for WORD the words themselves: "text|json"
- *   min,max  of U64, BYTES (bytes) and DURATION (nanoseconds)
+ *   default  as a user would write it; "" leaves the value NULL, empty or 0, and `help` says what
+ *   then unit     how `--help` writes the value ("ADDR"); for WORD the words themselves:
+ *   "text|json" min,max  of U64, BYTES (bytes) and DURATION (nanoseconds)
  *   group    the heading it stands under in `--help`
  *
- * Flags win over YAML; a repeatable flag replaces the whole list of the file. This file refuses to know
- * any command: what its values mean together is the command's own business. */
+ * Flags win over YAML; a repeatable flag replaces the whole list of the file. This file refuses to
+ * know any command: what its values mean together is the command's own business. */
 #ifndef SLUICE_CLI_OPTIONS_H
 #define SLUICE_CLI_OPTIONS_H
 
@@ -35,7 +35,8 @@ enum option_type {
     OPTION_WORD,     /* one of a few words; the value is its index */
     OPTION_CONFIG,   /* the YAML file that everything else may be in; only on the command line */
     OPTION_ARGUMENT, /* an argument without a flag; required; only on the command line */
-    OPTION_MODELS, /* the arguments that are left; in YAML texts or {name: N, path: P}, meaning N=P */
+    OPTION_MODELS,   /* the arguments that are left; in YAML texts or {name: N, path: P}, meaning
+                      N=P */
 };
 
 struct option_texts {
@@ -99,9 +100,9 @@ struct options {
 enum status options_init(struct options *options, const struct option_set *set, void *values,
                          struct arena *arena, struct error *err)
     __attribute__((warn_unused_result));
-/* Reads the arguments behind argv[0], then the file that an OPTION_CONFIG names, which fills in what no
- * flag has set. Values borrow from argv. Returns: ST_BAD_CONFIG saying what is wrong, where, and what
- * would be right. */
+/* Reads the arguments behind argv[0], then the file that an OPTION_CONFIG names, which fills in
+ * what no flag has set. Values borrow from argv. Returns: ST_BAD_CONFIG saying what is wrong,
+ * where, and what would be right. */
 enum status options_read(struct options *options, int argc, char **argv, struct error *err)
     __attribute__((warn_unused_result));
 /* Is there a --help or -h before any "--"? */
@@ -113,10 +114,11 @@ enum status options_read_args(struct options *options, int argc, char **argv, st
 enum status options_read_doc(struct options *options, const struct doc *doc, struct error *err)
     __attribute__((warn_unused_result));
 
-/* ---- between the files of the engine ----------------------------------------------------------- */
+/* ---- between the files of the engine --------------------------------------------------------- */
 
-/* Parses `text` (NUL-terminated, lives as long as the values) into option `index`; a repeatable one is
- * added to. Returns: ST_BAD_CONFIG with what was expected and what came, not yet which flag or key. */
+/* Parses `text` (NUL-terminated, lives as long as the values) into option `index`; a repeatable one
+ * is added to. Returns: ST_BAD_CONFIG with what was expected and what came, not yet which flag or
+ * key. */
 enum status option_set_text(struct options *options, size_t index, const char *text,
                             struct error *err) __attribute__((warn_unused_result));
 /* Puts a number of the option's type (also from YAML) in its place after the check of its range. */

@@ -1,5 +1,5 @@
-/* `--help`: flags on the left, sentences wrapped on the right, one heading per group. A flag too long for
- * its column has the line to itself. */
+/* `--help`: flags on the left, sentences wrapped on the right, one heading per group. A flag too
+ * long for its column has the line to itself. */
 #include "cli/options_help.h"
 
 #include <stdlib.h>

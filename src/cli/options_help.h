@@ -1,5 +1,5 @@
-/* Text for people: `--help` of a command from its table of options, wrapped and aligned, coloured only
- * on a terminal. It refuses to know what a command does. */
+/* Text for people: `--help` of a command from its table of options, wrapped and aligned, coloured
+ * only on a terminal. It refuses to know what a command does. */
 #ifndef SLUICE_CLI_OPTIONS_HELP_H
 #define SLUICE_CLI_OPTIONS_HELP_H
 
@@ -17,9 +17,9 @@ struct help_style {
 /* What suits `file`: the terminal's width, and colours on a terminal unless NO_COLOR is set. */
 struct help_style help_style_of(FILE *file);
 
-/* Wraps `text` at spaces; a line break in it begins a new paragraph, behind an empty line. The first line
- * begins at column `at` of the line that is being written, the others are indented by `indent`; ends
- * without a line break. */
+/* Wraps `text` at spaces; a line break in it begins a new paragraph, behind an empty line. The
+ * first line begins at column `at` of the line that is being written, the others are indented by
+ * `indent`; ends without a line break. */
 void help_wrap(struct buf *out, const char *text, unsigned at, unsigned indent, unsigned columns);
 /* Writes the heading in bold. */
 void help_heading(struct buf *out, const char *text, struct help_style style);

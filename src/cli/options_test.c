@@ -1,5 +1,5 @@
-/* The engine of options with a small table of its own: each row is a command line, what comes of it, or
- * what is said against it. */
+/* The engine of options with a small table of its own: each row is a command line, what comes of
+ * it, or what is said against it. */
 #include "cli/options.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* One value of the options: from its text to its place in the command's struct, with the check of its
- * range. Which flag or key the text came from is the callers' business. */
+/* One value of the options: from its text to its place in the command's struct, with the check of
+ * its range. Which flag or key the text came from is the callers' business. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* The YAML file of a command: the same names, types and ranges as its flags. A key whose flag was given
- * is passed over. It refuses a switch, and the name of another file to read: those are said on the
- * command line only. */
+/* The YAML file of a command: the same names, types and ranges as its flags. A key whose flag was
+ * given is passed over. It refuses a switch, and the name of another file to read: those are said
+ * on the command line only. */
 #include <string.h>
 
 #include "base/str.h"

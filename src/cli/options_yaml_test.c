@@ -1,5 +1,5 @@
-/* The YAML file of a command: values of each type, what flags override, and messages with file, line and
- * key. */
+/* The YAML file of a command: values of each type, what flags override, and messages with file,
+ * line and key. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,7 +37,8 @@ static const struct option_set set = {.command = "try",
                                       .options = table,
                                       .n_options = sizeof(table) / sizeof(*table)};
 
-/* Reads `yaml` as the file t.yaml, after the flags `argv`. The values do not borrow from the document. */
+/* Reads `yaml` as the file t.yaml, after the flags `argv`. The values do not borrow from the
+ * document. */
 static enum status read_yaml(const char *yaml, int argc, char **argv, struct arena *arena,
                              struct values *values, struct error *err) {
     struct options options;

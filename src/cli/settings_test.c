@@ -1,5 +1,5 @@
-/* The settings of `sluice serve`: defaults are what the documents promise, every row is usable as flag
- * and as key, and computed defaults come out. */
+/* The settings of `sluice serve`: defaults are what the documents promise, every row is usable as
+ * flag and as key, and computed defaults come out. */
 #include "cli/settings.h"
 
 #include <setjmp.h>
