@@ -1,6 +1,6 @@
-/* HTTP/1.1 answers on top of llhttp. Its callbacks note what there is to tell and pause the parser behind
- * each piece of a body, so that no more than one of a kind is noted; step tells one thing per call. Names
- * and values lie one behind the other in a block of fixed size. */
+/* HTTP/1.1 answers on top of llhttp. Its callbacks note what there is to tell and pause the parser
+ * behind each piece of a body, so that no more than one of a kind is noted; step tells one thing
+ * per call. Names and values lie one behind the other in a block of fixed size. */
 #include "wire/http1_response.h"
 
 #include <llhttp.h>

@@ -1,5 +1,5 @@
-/* HTTP/1.1 answers: each row is the bytes of a connection and what is to be read from them, whole, at
- * every split, and byte by byte; what is refused is refused at every split too. */
+/* HTTP/1.1 answers: each row is the bytes of a connection and what is to be read from them, whole,
+ * at every split, and byte by byte; what is refused is refused at every split too. */
 #include "wire/http1_response.h"
 
 #include <setjmp.h>
@@ -54,8 +54,8 @@ static void finish(struct http1_response *response, bool closes, struct reading 
         out->keeps_alive = http1_response_keeps_alive(response);
 }
 
-/* Reads `text` in pieces: the first of `first` bytes, then `step` at a time, each in a block of its own so
- * that a sanitizer sees what reads past it. */
+/* Reads `text` in pieces: the first of `first` bytes, then `step` at a time, each in a block of its
+ * own so that a sanitizer sees what reads past it. */
 static struct reading read_split(struct str text, size_t first, size_t step, bool head_request,
                                  bool closes) {
     struct reading out = {0};
