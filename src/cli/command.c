@@ -9,8 +9,9 @@ static int print_help(const struct option_set *set, struct arena *arena) {
     struct buf out;
     buf_init(&out, arena, 4096);
     help_print(&out, set, help_style_of(stdout));
-    if (out.failed || fwrite(out.data, 1, out.len, stdout) != out.len || fflush(stdout) != 0)
+    if (out.failed || fwrite(out.data, 1, out.len, stdout) != out.len || fflush(stdout) != 0) {
         return EXIT_CODE_FAILED;
+    }
     return EXIT_CODE_OK;
 }
 
@@ -23,10 +24,12 @@ int command_begin(const struct option_set *set, int argc, char **argv, void *val
                   struct arena *arena) {
     struct options options;
     struct error err = {0};
-    if (options_wants_help(argc, argv))
+    if (options_wants_help(argc, argv)) {
         return print_help(set, arena);
+    }
     enum status status = options_init(&options, set, values, arena, &err);
-    if (status == ST_OK)
+    if (status == ST_OK) {
         status = options_read(&options, argc, argv, &err);
+    }
     return status == ST_OK ? COMMAND_GO_ON : command_usage_error(set, &err);
 }

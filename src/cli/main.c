@@ -17,27 +17,32 @@ static const struct command commands[] = {
 enum { N_COMMANDS = sizeof(commands) / sizeof(*commands) };
 
 static const struct command *find_command(const char *name) {
-    for (size_t i = 0; i < N_COMMANDS; i++)
-        if (strcmp(commands[i].name, name) == 0)
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(commands[i].name, name) == 0) {
             return &commands[i];
+        }
+    }
     return NULL;
 }
 
 static int unknown_command(const char *name) {
     struct nearest nearest = {0};
-    for (size_t i = 0; i < N_COMMANDS; i++)
+    for (size_t i = 0; i < N_COMMANDS; i++) {
         nearest_consider(&nearest, name, commands[i].name);
+    }
     fprintf(stderr, "sluice: unknown command %s", name);
-    if (nearest.best)
+    if (nearest.best) {
         fprintf(stderr, "; did you mean %s?", nearest.best);
+    }
     fputs("\nTry: sluice --help\n", stderr);
     return EXIT_CODE_USAGE;
 }
 
 static int print_help(FILE *out) {
     fputs("usage: sluice COMMAND …\n\nThe data plane of model serving.\n\n", out);
-    for (size_t i = 0; i < N_COMMANDS; i++)
+    for (size_t i = 0; i < N_COMMANDS; i++) {
         fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].about);
+    }
     fputs("\n  sluice COMMAND --help   what a command does, and its flags\n"
           "  sluice --version        the version of this program\n"
           "\nExit codes: 0 ok, 1 failed, 2 arguments that can't be understood.\n",
@@ -47,8 +52,9 @@ static int print_help(FILE *out) {
 
 /* `sluice help serve` is `sluice serve --help`. */
 static int help(int argc, char **argv) {
-    if (argc < 3)
+    if (argc < 3) {
         return print_help(stdout);
+    }
     const struct command *command = find_command(argv[2]);
     char dashes[] = "--help";
     char *arguments[] = {argv[2], dashes, NULL};
@@ -61,10 +67,12 @@ static int run(int argc, char **argv) {
         puts("sluice " SLUICE_VERSION);
         return EXIT_CODE_OK;
     }
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
         return print_help(stdout);
-    if (strcmp(name, "help") == 0)
+    }
+    if (strcmp(name, "help") == 0) {
         return help(argc, argv);
+    }
     const struct command *command = find_command(name);
     return command ? command->run(argc - 1, argv + 1) : unknown_command(name);
 }
@@ -72,7 +80,8 @@ static int run(int argc, char **argv) {
 int main(int argc, char **argv) {
     int code = argc < 2 ? print_help(stderr) : run(argc, argv);
     /* A full disk under a redirected output is a failure, not a success. */
-    if (fflush(stdout) != 0 || ferror(stdout))
+    if (fflush(stdout) != 0 || ferror(stdout)) {
         return EXIT_CODE_FAILED;
+    }
     return code;
 }

@@ -20,20 +20,24 @@ static void distance_row(const char *a, size_t i, const char *b, size_t n_b, con
         size_t replace = last[j] + (a[i] != b[j]);
         row[j + 1] = least(row[j] + 1, last[j + 1] + 1, replace);
         if (i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j] &&
-            before[j - 1] + 1 < row[j + 1])
+            before[j - 1] + 1 < row[j + 1]) {
             row[j + 1] = before[j - 1] + 1;
+        }
     }
 }
 
 size_t nearest_distance(const char *a, const char *b) {
     size_t n_a = strlen(a), n_b = strlen(b);
-    if (n_a > NEAREST_MAX || n_b > NEAREST_MAX)
+    if (n_a > NEAREST_MAX || n_b > NEAREST_MAX) {
         return SIZE_MAX;
+    }
     size_t rows[3][NEAREST_MAX + 1];
-    for (size_t j = 0; j <= n_b; j++)
+    for (size_t j = 0; j <= n_b; j++) {
         rows[0][j] = j;
-    for (size_t i = 0; i < n_a; i++)
+    }
+    for (size_t i = 0; i < n_a; i++) {
         distance_row(a, i, b, n_b, rows[(i + 2) % 3], rows[i % 3], rows[(i + 1) % 3]);
+    }
     return rows[n_a % 3][n_b];
 }
 
@@ -42,10 +46,12 @@ void nearest_consider(struct nearest *nearest, const char *wanted, const char *n
     size_t n = n_wanted < n_name ? n_wanted : n_name;
     size_t distance = nearest_distance(wanted, name);
     size_t allowed = n_wanted / 3 > 1 ? n_wanted / 3 : 1;
-    if (n >= 3 && strncmp(wanted, name, n) == 0)
+    if (n >= 3 && strncmp(wanted, name, n) == 0) {
         distance = distance > 0 ? 1 : 0;
-    if (distance > allowed || (nearest->best && distance >= nearest->distance))
+    }
+    if (distance > allowed || (nearest->best && distance >= nearest->distance)) {
         return;
+    }
     nearest->best = name;
     nearest->distance = distance;
 }

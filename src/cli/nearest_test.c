@@ -19,8 +19,9 @@ static void distances(void **state) {
         {"htpt", "http", 1},  {"hxtp", "http", 1},      {"abcd", "", 4},    {"", "abc", 3},
         {"kitten", "sit", 4}, {"workes", "workers", 1}, {"ca", "abc", 3},
     };
-    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         assert_int_equal(nearest_distance(rows[i].a, rows[i].b), rows[i].distance);
+    }
     char is_long[65];
     memset(is_long, 'a', 64);
     is_long[64] = '\0';
@@ -40,12 +41,14 @@ static void suggestions(void **state) {
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         struct nearest nearest = {0};
-        for (size_t k = 0; k < sizeof(names) / sizeof(*names); k++)
+        for (size_t k = 0; k < sizeof(names) / sizeof(*names); k++) {
             nearest_consider(&nearest, rows[i].wanted, names[k]);
-        if (rows[i].best == NULL)
+        }
+        if (rows[i].best == NULL) {
             assert_null(nearest.best);
-        else
+        } else {
             assert_string_equal(nearest.best, rows[i].best);
+        }
     }
 }
 

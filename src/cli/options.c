@@ -30,8 +30,9 @@ enum status options_init(struct options *options, const struct option_set *set, 
     *options = (struct options){.set = set, .values = values, .arena = arena};
     for (size_t i = 0; i < set->n_options; i++) {
         const char *value = set->options[i].value;
-        if (*value && option_set_text(options, i, value, err) != ST_OK)
+        if (*value && option_set_text(options, i, value, err) != ST_OK) {
             return error_prefix(err, "the default of --%s", set->options[i].name);
+        }
     }
     return ST_OK;
 }
@@ -41,9 +42,11 @@ static bool is_help(const char *arg) {
 }
 
 bool options_wants_help(int argc, char **argv) {
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
-        if (is_help(argv[i]))
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (is_help(argv[i])) {
             return true;
+        }
+    }
     return false;
 }
 
@@ -61,12 +64,15 @@ static struct flag flag_split(const char *arg) {
 static size_t find_flag(const struct option_set *set, struct str name, bool one_dash) {
     for (size_t i = 0; i < set->n_options; i++) {
         const struct option *option = &set->options[i];
-        if (option_is_argument(option))
+        if (option_is_argument(option)) {
             continue;
-        if (str_is(name, one_dash ? option->alias : option->name))
+        }
+        if (str_is(name, one_dash ? option->alias : option->name)) {
             return i;
-        if (!one_dash && strlen(option->alias) > 1 && str_is(name, option->alias))
+        }
+        if (!one_dash && strlen(option->alias) > 1 && str_is(name, option->alias)) {
             return i;
+        }
     }
     return set->n_options;
 }
@@ -77,16 +83,21 @@ static enum status unknown_flag(const struct option_set *set, const struct flag 
     size_t n = flag->name.len < sizeof(name) ? flag->name.len : sizeof(name) - 1;
     memcpy(name, flag->name.ptr, n);
     name[n] = '\0';
-    for (const struct option_hint *hint = set->hints; hint && hint->name; hint++)
-        if (strcmp(hint->name, name) == 0)
+    for (const struct option_hint *hint = set->hints; hint && hint->name; hint++) {
+        if (strcmp(hint->name, name) == 0) {
             return error_set(err, ST_BAD_CONFIG, "there is no flag --%s: %s", name, hint->hint);
+        }
+    }
     struct nearest nearest = {0};
-    for (size_t i = 0; i < set->n_options; i++)
-        if (!option_is_argument(&set->options[i]))
+    for (size_t i = 0; i < set->n_options; i++) {
+        if (!option_is_argument(&set->options[i])) {
             nearest_consider(&nearest, name, set->options[i].name);
-    if (nearest.best)
+        }
+    }
+    if (nearest.best) {
         return error_set(err, ST_BAD_CONFIG, "unknown flag %s; did you mean --%s?", flag->text,
                          nearest.best);
+    }
     return error_set(err, ST_BAD_CONFIG, "unknown flag %s", flag->text);
 }
 
@@ -94,17 +105,20 @@ static enum status unknown_flag(const struct option_set *set, const struct flag 
 static enum status flag_value(const struct option *option, const struct flag *flag,
                               struct args *args, const char **out, struct error *err) {
     *out = flag->value;
-    if (flag->value)
+    if (flag->value) {
         return ST_OK;
-    if (args->next >= args->argc)
+    }
+    if (args->next >= args->argc) {
         return error_set(err, ST_BAD_CONFIG, "%s needs a value: --%s %s", flag->text, option->name,
                          option->unit);
+    }
     const char *value = args->argv[args->next];
-    if (strncmp(value, "--", 2) == 0)
+    if (strncmp(value, "--", 2) == 0) {
         return error_set(err, ST_BAD_CONFIG,
                          "%s needs a value, and %s looks like the next flag (a value that begins "
                          "with dashes is written %s=VALUE)",
                          flag->text, value, flag->text);
+    }
     args->next++;
     *out = value;
     return ST_OK;
@@ -113,21 +127,25 @@ static enum status flag_value(const struct option *option, const struct flag *fl
 static enum status set_flag(struct options *options, size_t index, const struct flag *flag,
                             struct args *args, struct error *err) {
     const struct option *option = &options->set->options[index];
-    if (options->given[index] && !option_is_list(option))
+    if (options->given[index] && !option_is_list(option)) {
         return error_set(err, ST_BAD_CONFIG, "--%s is given twice", option->name);
-    if (!options->given[index])
+    }
+    if (!options->given[index]) {
         option_clear(options, index);
+    }
     options->given[index] = true;
     if (option->type == OPTION_SWITCH) {
-        if (flag->value)
+        if (flag->value) {
             return error_set(err, ST_BAD_CONFIG, "--%s takes no value", option->name);
+        }
         option_set_bool(options, index, true);
         return ST_OK;
     }
     const char *value;
     enum status status = flag_value(option, flag, args, &value, err);
-    if (status != ST_OK)
+    if (status != ST_OK) {
         return status;
+    }
     status = option_set_text(options, index, value, err);
     return status == ST_OK ? ST_OK : error_prefix(err, "--%.*s", STR_ARG(flag->name));
 }
@@ -137,12 +155,15 @@ static enum status set_argument(struct options *options, const char *text, struc
     const struct option_set *set = options->set;
     size_t place = 0;
     for (size_t i = 0; i < set->n_options; i++) {
-        if (!option_is_argument(&set->options[i]))
+        if (!option_is_argument(&set->options[i])) {
             continue;
-        if (place++ != args->n_arguments && !option_is_list(&set->options[i]))
+        }
+        if (place++ != args->n_arguments && !option_is_list(&set->options[i])) {
             continue;
-        if (!options->given[i])
+        }
+        if (!options->given[i]) {
             option_clear(options, i);
+        }
         options->given[i] = true;
         args->n_arguments++;
         return option_set_text(options, i, text, err);
@@ -152,16 +173,18 @@ static enum status set_argument(struct options *options, const char *text, struc
 
 static enum status read_arg(struct options *options, struct args *args, struct error *err) {
     const char *arg = args->argv[args->next++];
-    if (args->only_arguments || arg[0] != '-' || arg[1] == '\0')
+    if (args->only_arguments || arg[0] != '-' || arg[1] == '\0') {
         return set_argument(options, arg, args, err);
+    }
     if (strcmp(arg, "--") == 0) {
         args->only_arguments = true;
         return ST_OK;
     }
     struct flag flag = flag_split(arg);
     size_t index = find_flag(options->set, flag.name, arg[1] != '-');
-    if (index == options->set->n_options)
+    if (index == options->set->n_options) {
         return unknown_flag(options->set, &flag, err);
+    }
     return set_flag(options, index, &flag, args, err);
 }
 
@@ -169,13 +192,16 @@ enum status options_read_args(struct options *options, int argc, char **argv, st
     struct args args = {.argc = argc, .argv = argv, .next = 1};
     while (args.next < argc) {
         enum status status = read_arg(options, &args, err);
-        if (status != ST_OK)
+        if (status != ST_OK) {
             return status;
+        }
     }
-    for (size_t i = 0; i < options->set->n_options; i++)
-        if (options->set->options[i].type == OPTION_ARGUMENT && !options->given[i])
+    for (size_t i = 0; i < options->set->n_options; i++) {
+        if (options->set->options[i].type == OPTION_ARGUMENT && !options->given[i]) {
             return error_set(err, ST_BAD_CONFIG, "%s is missing: %s %s",
                              options->set->options[i].unit, options->set->command,
                              options->set->usage);
+        }
+    }
     return ST_OK;
 }

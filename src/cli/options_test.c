@@ -51,8 +51,9 @@ static enum status read_line(const char *line, char *copy, struct arena *arena,
     char *argv[32] = {command};
     int argc = 1;
     strcpy(copy, line);
-    for (char *word = strtok(copy, " "); word; word = strtok(NULL, " "))
+    for (char *word = strtok(copy, " "); word; word = strtok(NULL, " ")) {
         argv[argc++] = strcmp(word, "_") == 0 ? word + 1 : word;
+    }
     struct options options;
     *values = (struct values){0};
     enum status status = options_init(&options, &set, values, arena, err);
@@ -89,8 +90,9 @@ static void flags(void **state) {
     char copy[256];
     const char *line = "--tag=a -n me --label b u --count=9 --size 1MiB --span 2 --loud=false "
                        "--quick --colour green f --config=c -- --g -";
-    if (read_line(line, copy, arena, &values, &err) != ST_OK)
+    if (read_line(line, copy, arena, &values, &err) != ST_OK) {
         fail_msg("%s", err.text);
+    }
     assert_string_equal(values.url, "u");
     assert_string_equal(values.name, "me");
     assert_int_equal(values.tags.n, 2); /* the default is gone */

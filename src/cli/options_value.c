@@ -28,8 +28,9 @@ static const struct amount_unit count_units[] = {{"", 1}};
 
 /* In the largest unit that leaves a whole number. */
 static void amount_print(char out[AMOUNT_BYTES], uint64_t value, const struct amount_unit *units) {
-    while (units->size > 1 && value % units->size != 0)
+    while (units->size > 1 && value % units->size != 0) {
         units++;
+    }
     snprintf(out, AMOUNT_BYTES, "%" PRIu64 "%s", value / units->size, value ? units->name : "");
 }
 
@@ -46,8 +47,9 @@ bool option_is_argument(const struct option *option) {
 }
 
 void option_clear(struct options *options, size_t index) {
-    if (option_is_list(&options->set->options[index]))
+    if (option_is_list(&options->set->options[index])) {
         ((struct option_texts *)place(options, index))->n = 0;
+    }
 }
 
 void option_set_bool(struct options *options, size_t index, bool value) {
@@ -68,8 +70,9 @@ static enum status range_error(const struct option *option, uint64_t value, stru
 enum status option_set_number(struct options *options, size_t index, uint64_t value,
                               struct error *err) {
     const struct option *option = &options->set->options[index];
-    if (value < option->min || value > option->max)
+    if (value < option->min || value > option->max) {
         return range_error(option, value, err);
+    }
     *(uint64_t *)place(options, index) = value;
     return ST_OK;
 }
@@ -79,15 +82,17 @@ static enum status set_number_text(struct options *options, size_t index, struct
     const struct option *option = &options->set->options[index];
     uint64_t value = 0;
     if (option->type == OPTION_BYTES) {
-        if (!num_parse_bytes(text, &value))
+        if (!num_parse_bytes(text, &value)) {
             return error_set(err, ST_BAD_CONFIG,
                              "expected a size such as 512, 64KiB or 2GB, got \"%.*s\"",
                              STR_ARG(text));
+        }
     } else if (option->type == OPTION_DURATION) {
-        if (!num_parse_duration_ns(text, &value))
+        if (!num_parse_duration_ns(text, &value)) {
             return error_set(err, ST_BAD_CONFIG,
                              "expected a time such as 250ms, 30s or 2m, got \"%.*s\"",
                              STR_ARG(text));
+        }
     } else if (!num_parse_u64(text, &value)) {
         return error_set(err, ST_BAD_CONFIG,
                          "expected a whole number from %" PRIu64 " to %" PRIu64 ", got \"%.*s\"",
@@ -99,8 +104,9 @@ static enum status set_number_text(struct options *options, size_t index, struct
 static enum status set_bool_text(struct options *options, size_t index, const char *text,
                                  struct error *err) {
     bool yes = strcmp(text, "true") == 0;
-    if (!yes && strcmp(text, "false") != 0)
+    if (!yes && strcmp(text, "false") != 0) {
         return error_set(err, ST_BAD_CONFIG, "expected true or false, got \"%s\"", text);
+    }
     option_set_bool(options, index, yes);
     return ST_OK;
 }
@@ -109,8 +115,9 @@ static enum status set_word(struct options *options, size_t index, struct str te
                             struct error *err) {
     struct str words = str_of(options->set->options[index].unit);
     for (unsigned i = 0; words.ptr; i++) {
-        if (!str_eq(str_cut(&words, '|'), text))
+        if (!str_eq(str_cut(&words, '|'), text)) {
             continue;
+        }
         *(unsigned *)place(options, index) = i;
         return ST_OK;
     }
@@ -124,8 +131,9 @@ static enum status add_text(struct options *options, size_t index, const char *t
     size_t size = sizeof(*texts->items);
     const char **items =
         arena_realloc(options->arena, texts->items, texts->n * size, (texts->n + 1) * size);
-    if (!items)
+    if (!items) {
         return error_set(err, ST_NO_MEMORY, "no memory for %zu values", texts->n + 1);
+    }
     items[texts->n] = text;
     texts->items = items;
     texts->n++;

@@ -18,10 +18,12 @@ static enum status read_seconds(struct options *options, size_t index, const str
                                 struct error *err) {
     double seconds = 0;
     enum status status = doc_read_f64(node, &seconds, err);
-    if (status != ST_OK)
+    if (status != ST_OK) {
         return status;
-    if (!(seconds >= 0 && seconds <= SECONDS_MAX))
+    }
+    if (!(seconds >= 0 && seconds <= SECONDS_MAX)) {
         return doc_error(node, err, "expected 0 to %d seconds", SECONDS_MAX);
+    }
     return located(node, option_set_number(options, index, (uint64_t)(seconds * 1e9), err), err);
 }
 
@@ -29,8 +31,9 @@ static enum status read_whole(struct options *options, size_t index, const struc
                               struct error *err) {
     int64_t value = 0;
     enum status status = doc_read_i64(node, 0, INT64_MAX, &value, err);
-    if (status != ST_OK)
+    if (status != ST_OK) {
         return status;
+    }
     return located(node, option_set_number(options, index, (uint64_t)value, err), err);
 }
 
@@ -38,13 +41,16 @@ static enum status read_text(struct options *options, size_t index, const struct
                              struct error *err) {
     struct str text = {0};
     enum status status = doc_read_str(node, &text, err);
-    if (status != ST_OK)
+    if (status != ST_OK) {
         return status;
-    if (memchr(text.ptr, '\0', text.len))
+    }
+    if (memchr(text.ptr, '\0', text.len)) {
         return doc_error(node, err, "a NUL character can't be in this text");
+    }
     text = arena_dup(options->arena, text);
-    if (!text.ptr)
+    if (!text.ptr) {
         return error_set(err, ST_NO_MEMORY, "no memory for a value of the configuration file");
+    }
     return located(node, option_set_text(options, index, text.ptr, err), err);
 }
 
@@ -55,19 +61,24 @@ static enum status read_model(struct options *options, size_t index, const struc
     struct doc_node name_node = doc_get(node, "name"), path_node = doc_get(node, "path");
     struct str name = {0}, path = {0};
     enum status status = doc_only(node, names, err);
-    if (status == ST_OK)
+    if (status == ST_OK) {
         status = doc_read_str(&name_node, &name, err);
-    if (status == ST_OK)
+    }
+    if (status == ST_OK) {
         status = doc_read_str(&path_node, &path, err);
-    if (status != ST_OK)
+    }
+    if (status != ST_OK) {
         return status;
-    if (path.len == 0)
+    }
+    if (path.len == 0) {
         return doc_error(node, err, "a model needs a path: {name: NAME, path: PATH}, or a text");
+    }
     struct str text = name.ptr
                           ? arena_printf(options->arena, "%.*s=%.*s", STR_ARG(name), STR_ARG(path))
                           : arena_dup(options->arena, path);
-    if (!text.ptr)
+    if (!text.ptr) {
         return error_set(err, ST_NO_MEMORY, "no memory for a value of the configuration file");
+    }
     return located(node, option_set_text(options, index, text.ptr, err), err);
 }
 
@@ -88,8 +99,9 @@ static enum status read_bool(struct options *options, size_t index, const struct
                              struct error *err) {
     bool value = false;
     enum status status = doc_read_bool(node, &value, err);
-    if (status == ST_OK)
+    if (status == ST_OK) {
         option_set_bool(options, index, value);
+    }
     return status;
 }
 
@@ -128,21 +140,26 @@ enum status options_read_doc(struct options *options, const struct doc *doc, str
     const struct option_set *set = options->set;
     const char *names[OPTIONS_MAX + 1];
     size_t n_names = 0;
-    for (size_t i = 0; i < set->n_options; i++)
-        if (has_key(&set->options[i]))
+    for (size_t i = 0; i < set->n_options; i++) {
+        if (has_key(&set->options[i])) {
             names[n_names++] = set->options[i].name;
+        }
+    }
     names[n_names] = NULL;
 
     struct doc_node root = doc_root(doc);
     enum status status = ST_OK;
-    if (doc_present(&root)) /* an empty file sets nothing */
+    if (doc_present(&root)) { /* an empty file sets nothing */
         status = doc_expect_object(&root, err);
-    if (status == ST_OK && doc_present(&root))
+    }
+    if (status == ST_OK && doc_present(&root)) {
         status = doc_only(&root, names, err);
+    }
     for (size_t i = 0; i < set->n_options && status == ST_OK; i++) {
         struct doc_node node = doc_get(&root, set->options[i].name);
-        if (has_key(&set->options[i]) && !options->given[i] && doc_present(&node))
+        if (has_key(&set->options[i]) && !options->given[i] && doc_present(&node)) {
             status = read_key(options, i, &node, err);
+        }
     }
     return status;
 }
@@ -151,14 +168,17 @@ enum status options_read(struct options *options, int argc, char **argv, struct 
     enum status status = options_read_args(options, argc, argv, err);
     for (size_t i = 0; i < options->set->n_options && status == ST_OK; i++) {
         const struct option *option = &options->set->options[i];
-        if (option->type != OPTION_CONFIG)
+        if (option->type != OPTION_CONFIG) {
             continue;
+        }
         const char *path = *(const char **)(void *)(options->values + option->offset);
         struct doc *doc = NULL;
-        if (path)
+        if (path) {
             status = doc_load(DOC_YAML, path, &doc, err);
-        if (path && status == ST_OK)
+        }
+        if (path && status == ST_OK) {
             status = options_read_doc(options, doc, err);
+        }
         doc_free(doc);
     }
     return status;

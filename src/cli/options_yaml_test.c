@@ -45,12 +45,15 @@ static enum status read_yaml(const char *yaml, int argc, char **argv, struct are
     struct doc *doc = NULL;
     *values = (struct values){0};
     enum status status = options_init(&options, &set, values, arena, err);
-    if (status == ST_OK && argc > 0)
+    if (status == ST_OK && argc > 0) {
         status = options_read_args(&options, argc, argv, err);
-    if (status == ST_OK)
+    }
+    if (status == ST_OK) {
         status = doc_parse(DOC_YAML, "t.yaml", str_of(yaml), &doc, err);
-    if (status == ST_OK)
+    }
+    if (status == ST_OK) {
         status = options_read_doc(&options, doc, err);
+    }
     doc_free(doc);
     return status;
 }
@@ -63,8 +66,9 @@ static void values_of_each_type(void **state) {
     const char *yaml = "models:\n  - a.onnx\n  - {name: b, path: /m/c.onnx}\n  - path: d.onnx\n"
                        "name: me\ntag: [x, y]\ncount: 3\nsize: 4096\nspan: 2.5\nloud: false\n"
                        "colour: green\n";
-    if (read_yaml(yaml, 0, NULL, arena, &values, &err) != ST_OK)
+    if (read_yaml(yaml, 0, NULL, arena, &values, &err) != ST_OK) {
         fail_msg("%s", err.text);
+    }
     assert_int_equal(values.models.n, 3);
     assert_string_equal(values.models.items[0], "a.onnx");
     assert_string_equal(values.models.items[1], "b=/m/c.onnx");
@@ -86,8 +90,9 @@ static void units_and_single_values(void **state) {
     struct values values;
     struct error err = {0};
     const char *yaml = "models: a.onnx\ntag: x\nsize: 3KiB\nspan: 20ms\nname: null\n";
-    if (read_yaml(yaml, 0, NULL, arena, &values, &err) != ST_OK)
+    if (read_yaml(yaml, 0, NULL, arena, &values, &err) != ST_OK) {
         fail_msg("%s", err.text);
+    }
     assert_int_equal(values.models.n, 1);
     assert_int_equal(values.tags.n, 1);
     assert_string_equal(values.tags.items[0], "x");
@@ -107,8 +112,9 @@ static void flags_win(void **state) {
     char try[] = "try", url[] = "u", tag[] = "--tag=f", count[] = "--count=2", file[] = "m";
     char *argv[] = {try, url, tag, count, file};
     const char *yaml = "models: [a, b]\ntag: [x, y]\ncount: 3\nname: me\n";
-    if (read_yaml(yaml, 5, argv, arena, &values, &err) != ST_OK)
+    if (read_yaml(yaml, 5, argv, arena, &values, &err) != ST_OK) {
         fail_msg("%s", err.text);
+    }
     assert_int_equal(values.tags.n, 1);
     assert_string_equal(values.tags.items[0], "f");
     assert_int_equal(values.count, 2);
@@ -150,9 +156,11 @@ static void refused(void **state) {
         struct values values;
         struct error err = {0};
         assert_int_equal(read_yaml(rows[i].yaml, 0, NULL, arena, &values, &err), ST_BAD_CONFIG);
-        for (size_t k = 0; k < 3; k++)
-            if (!strstr(err.text, rows[i].says[k]))
+        for (size_t k = 0; k < 3; k++) {
+            if (!strstr(err.text, rows[i].says[k])) {
                 fail_msg("%s gave \"%s\", without \"%s\"", rows[i].yaml, err.text, rows[i].says[k]);
+            }
+        }
         arena_free(arena);
     }
 }

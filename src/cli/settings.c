@@ -79,33 +79,38 @@ const char *backend_dir_of(const char *exe, struct arena *arena) {
     const char *slash = strrchr(exe, '/');
     int n = slash ? (int)(slash - exe) : 0;
     struct str beside = arena_printf(arena, "%.*s/backends", n, exe);
-    if (!beside.ptr || is_folder(beside.ptr))
+    if (!beside.ptr || is_folder(beside.ptr)) {
         return beside.ptr;
+    }
     return arena_printf(arena, "%.*s/%s", n, exe, SLUICE_BACKENDS_FROM_BIN).ptr;
 }
 
 static enum status resolve_backend_dir(struct serve_settings *out, struct arena *arena,
                                        struct error *err) {
     char exe[EXE_BYTES];
-    if (out->backend_dir)
+    if (out->backend_dir) {
         return ST_OK;
+    }
     ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-    if (n < 0)
+    if (n < 0) {
         return error_set(err, ST_BAD_CONFIG,
                          "/proc/self/exe can't be read, so the backends can't be found beside the "
                          "program: say where they are with --backend-dir DIR");
+    }
     exe[n] = '\0';
     out->backend_dir = backend_dir_of(exe, arena);
     return out->backend_dir ? ST_OK : error_set(err, ST_NO_MEMORY, "no memory for a path");
 }
 
 static enum status resolve(struct serve_settings *out, struct arena *arena, struct error *err) {
-    if (out->paths.n + out->model_repositories.n == 0)
+    if (out->paths.n + out->model_repositories.n == 0) {
         return error_set(err, ST_BAD_CONFIG,
                          "there is nothing to serve: name a model file or a repository of models");
-    if (out->http.n == 0)
+    }
+    if (out->http.n == 0) {
         return error_set(err, ST_BAD_CONFIG,
                          "there is nowhere to listen: http needs at least one address");
+    }
     if (out->workers == 0) {
         struct cpus cpus;
         cpus_read(&cpus);
@@ -118,7 +123,8 @@ int serve_settings_read(int argc, char **argv, struct arena *arena, struct serve
     struct error err = {0};
     *out = (struct serve_settings){0};
     int code = command_begin(&set, argc, argv, out, arena);
-    if (code != COMMAND_GO_ON)
+    if (code != COMMAND_GO_ON) {
         return code;
+    }
     return resolve(out, arena, &err) == ST_OK ? COMMAND_GO_ON : command_usage_error(&set, &err);
 }

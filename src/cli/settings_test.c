@@ -71,8 +71,9 @@ static void flags_and_aliases(void **state) {
     assert_int_equal(settings.log_format, LOG_JSON);
     assert_int_equal(settings.workers, 3);
     arena_free(arena);
-    for (size_t i = 0; i < sizeof(argv) / sizeof(*argv); i++)
+    for (size_t i = 0; i < sizeof(argv) / sizeof(*argv); i++) {
         free(argv[i]);
+    }
 }
 
 static void usage_errors(void **state) {

@@ -22,8 +22,9 @@ enum status client_new(const struct client_options *options, struct client **out
     enum status status = ST_OK;
     struct client *client = calloc(1, sizeof(*client));
     *out = NULL;
-    if (!client)
+    if (!client) {
         return error_set(err, ST_NO_MEMORY, "no memory for a client");
+    }
     client->options = *options;
     client_connection_init(&client->connection, &client->url);
     client->arena = arena_new(NULL, 0);
@@ -34,16 +35,18 @@ enum status client_new(const struct client_options *options, struct client **out
     }
     status = client_url_parse(client->arena, options->url, &client->url, err);
 out:
-    if (status == ST_OK)
+    if (status == ST_OK) {
         *out = client;
-    else
+    } else {
         client_free(client);
+    }
     return status;
 }
 
 void client_free(struct client *client) {
-    if (!client)
+    if (!client) {
         return;
+    }
     client_connection_close(&client->connection);
     client_session_free(client->session);
     arena_free(client->arena);
@@ -63,12 +66,13 @@ static void step_output(struct client *client) {
     struct iovec pieces[OUTPUT_PIECES];
     size_t n_pieces, n_sent = 0;
     while ((n_pieces = client_session_output(client->session, pieces, OUTPUT_PIECES)) > 0) {
-        if (client_connection_send(&client->connection, pieces, n_pieces, &n_sent, NULL) != ST_OK)
+        if (client_connection_send(&client->connection, pieces, n_pieces, &n_sent, NULL) != ST_OK) {
             client_session_drop_output(client->session);
-        else if (n_sent == 0)
+        } else if (n_sent == 0) {
             return;
-        else
+        } else {
             client_session_sent(client->session, n_sent);
+        }
     }
 }
 
@@ -81,12 +85,15 @@ static enum status step_input(struct client *client, struct error *err) {
         client_session_input(client->session, &at, &n_bytes);
         enum status status =
             client_connection_receive(&client->connection, at, n_bytes, &n_received, &ended, err);
-        if (status == ST_OK && ended)
+        if (status == ST_OK && ended) {
             return client_session_closed(client->session, err);
-        if (status == ST_OK && n_received > 0)
+        }
+        if (status == ST_OK && n_received > 0) {
             status = client_session_received(client->session, n_received, err);
-        if (status != ST_OK || n_received < n_bytes)
+        }
+        if (status != ST_OK || n_received < n_bytes) {
             return status;
+        }
     }
     return ST_OK;
 }
@@ -95,8 +102,9 @@ static enum status step_input(struct client *client, struct error *err) {
 static enum status step(struct client *client, struct error *err) {
     if (client->connection.connecting) {
         enum status status = client_connection_proceed(&client->connection, err);
-        if (status != ST_OK || client->connection.connecting)
+        if (status != ST_OK || client->connection.connecting) {
             return status;
+        }
     }
     step_output(client);
     return step_input(client, err);
@@ -120,13 +128,16 @@ static enum status wait_for_more(struct client *client, uint64_t started, uint64
                                  struct error *err) {
     bool connecting = client->connection.connecting;
     uint64_t limit = timeout_ns, deadline;
-    if (connecting && client->options.connect_timeout_ns < limit)
+    if (connecting && client->options.connect_timeout_ns < limit) {
         limit = client->options.connect_timeout_ns;
-    if (__builtin_add_overflow(started, limit, &deadline))
+    }
+    if (__builtin_add_overflow(started, limit, &deadline)) {
         deadline = UINT64_MAX;
+    }
     if (client_connection_wait(&client->connection, !connecting, connecting || wants_output(client),
-                               deadline) != ST_OK)
+                               deadline) != ST_OK) {
         return timed_out(client, limit, err);
+    }
     return ST_OK;
 }
 
@@ -135,14 +146,17 @@ static enum status run(struct client *client, struct client_message message, uin
                        uint64_t timeout_ns, struct error *err) {
     enum status status = ST_OK;
     client_session_begin(client->session, message);
-    if (!client->reused)
+    if (!client->reused) {
         status = client_connection_start(&client->connection, err);
-    if (status == ST_OK && !client->connection.connecting)
+    }
+    if (status == ST_OK && !client->connection.connecting) {
         status = step(client, err);
+    }
     while (status == ST_OK && !client_session_is_done(client->session)) {
         status = wait_for_more(client, started, timeout_ns, err);
-        if (status == ST_OK)
+        if (status == ST_OK) {
             status = step(client, err);
+        }
     }
     return status;
 }
@@ -155,15 +169,17 @@ static bool may_repeat(const struct client *client, enum status status) {
 enum status client_exchange(struct client *client, struct client_message message,
                             uint64_t timeout_ns, struct error *err) {
     uint64_t started = client_now_ns();
-    if (timeout_ns == 0)
+    if (timeout_ns == 0) {
         timeout_ns = client->options.timeout_ns;
+    }
     client->reused = client_connection_is_idle(&client->connection);
     enum status status = run(client, message, started, timeout_ns, err);
     if (may_repeat(client, status)) {
         client->reused = false;
         status = run(client, message, started, timeout_ns, err);
     }
-    if (status != ST_OK || !client_session_keeps_alive(client->session))
+    if (status != ST_OK || !client_session_keeps_alive(client->session)) {
         client_connection_close(&client->connection);
+    }
     return status;
 }

@@ -27,14 +27,16 @@ void client_connection_init(struct client_connection *connection, const struct c
 }
 
 static void forget_addresses(struct client_connection *connection) {
-    if (connection->found)
+    if (connection->found) {
         freeaddrinfo(connection->found);
+    }
     connection->found = connection->next = NULL;
 }
 
 static void close_socket(struct client_connection *connection) {
-    if (connection->fd >= 0)
+    if (connection->fd >= 0) {
         close(connection->fd);
+    }
     connection->fd = -1;
     connection->connecting = false;
 }
@@ -56,18 +58,21 @@ static enum status connect_to(struct client_connection *connection, int family,
                               struct error *err) {
     close_socket(connection);
     connection->fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (connection->fd < 0)
+    if (connection->fd < 0) {
         return failed(connection, errno, err);
+    }
     int yes = 1;
-    if (family != AF_UNIX) /* a request leaves at once; without it nothing is lost but time */
+    if (family != AF_UNIX) { /* a request leaves at once; without it nothing is lost but time */
         (void)setsockopt(connection->fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+    }
     connection->connecting = true;
     if (connect(connection->fd, address, n_bytes) == 0) {
         connection->connecting = false;
         return ST_OK;
     }
-    if (errno == EINPROGRESS || errno == EINTR)
+    if (errno == EINPROGRESS || errno == EINTR) {
         return ST_OK;
+    }
     int error = errno;
     close_socket(connection);
     return failed(connection, error, err);
@@ -82,8 +87,9 @@ static enum status connect_next(struct client_connection *connection, struct err
         status =
             connect_to(connection, address->ai_family, address->ai_addr, address->ai_addrlen, err);
     }
-    if (status != ST_OK || !connection->connecting)
+    if (status != ST_OK || !connection->connecting) {
         forget_addresses(connection);
+    }
     return status;
 }
 
@@ -97,8 +103,9 @@ static enum status start_unix(struct client_connection *connection, struct error
 enum status client_connection_start(struct client_connection *connection, struct error *err) {
     const struct client_url *url = connection->url;
     client_connection_close(connection);
-    if (url->is_unix)
+    if (url->is_unix) {
         return start_unix(connection, err);
+    }
     struct addrinfo hints = {.ai_family = AF_UNSPEC,
                              .ai_socktype = SOCK_STREAM,
                              .ai_flags = AI_NUMERICSERV | AI_ADDRCONFIG};
@@ -121,8 +128,9 @@ enum status client_connection_start(struct client_connection *connection, struct
 enum status client_connection_proceed(struct client_connection *connection, struct error *err) {
     int error = 0;
     socklen_t n_bytes = sizeof(error);
-    if (getsockopt(connection->fd, SOL_SOCKET, SO_ERROR, &error, &n_bytes) != 0)
+    if (getsockopt(connection->fd, SOL_SOCKET, SO_ERROR, &error, &n_bytes) != 0) {
         error = errno;
+    }
     if (error == 0) {
         connection->connecting = false;
         forget_addresses(connection);
@@ -144,8 +152,9 @@ enum status client_connection_send(struct client_connection *connection, const s
                              .msg_iovlen = n_pieces < SEND_PIECES ? n_pieces : SEND_PIECES};
     ssize_t n = sendmsg(connection->fd, &message, MSG_NOSIGNAL);
     *n_sent = n > 0 ? (size_t)n : 0;
-    if (n >= 0 || errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)
+    if (n >= 0 || errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) {
         return ST_OK;
+    }
     return error_set(err, ST_IO, "sending failed: %s", strerror(errno));
 }
 
@@ -155,8 +164,9 @@ enum status client_connection_receive(struct client_connection *connection, char
     ssize_t n = recv(connection->fd, at, n_bytes, 0);
     *n_received = n > 0 ? (size_t)n : 0;
     *ended = n == 0;
-    if (n >= 0 || errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)
+    if (n >= 0 || errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) {
         return ST_OK;
+    }
     return error_set(err, ST_IO, "receiving failed: %s", strerror(errno));
 }
 
@@ -166,10 +176,12 @@ enum status client_connection_wait(const struct client_connection *connection, b
                         .events = (short)((read ? POLLIN : 0) | (write ? POLLOUT : 0))};
     for (;;) {
         uint64_t now = client_now_ns();
-        if (now >= deadline_ns)
+        if (now >= deadline_ns) {
             return ST_DEADLINE_EXCEEDED;
+        }
         uint64_t ms = (deadline_ns - now) / 1000000 + 1;
-        if (poll(&fd, 1, ms > 3600000 ? 3600000 : (int)ms) > 0)
+        if (poll(&fd, 1, ms > 3600000 ? 3600000 : (int)ms) > 0) {
             return ST_OK;
+        }
     }
 }

@@ -38,8 +38,9 @@ struct client_session {
 
 struct client_session *client_session_new(uint64_t max_answer_bytes) {
     struct client_session *session = calloc(1, sizeof(*session));
-    if (!session)
+    if (!session) {
         return NULL;
+    }
     session->max_answer_bytes = max_answer_bytes < SIZE_MAX / 4 ? max_answer_bytes : SIZE_MAX / 4;
     session->response = http1_response_new();
     if (!session->response) {
@@ -50,8 +51,9 @@ struct client_session *client_session_new(uint64_t max_answer_bytes) {
 }
 
 void client_session_free(struct client_session *session) {
-    if (!session)
+    if (!session) {
         return;
+    }
     http1_response_free(session->response);
     free(session->block);
     free(session);
@@ -71,8 +73,9 @@ size_t client_session_output(const struct client_session *session, struct iovec 
     size_t n = 0, skip = session->n_bytes_sent;
     for (size_t i = session->n_pieces_sent; i < session->message.n_pieces && n < max; i++) {
         const struct piece *piece = &session->message.pieces[i];
-        if (piece->n_bytes > skip)
+        if (piece->n_bytes > skip) {
             out[n++] = (struct iovec){(char *)(uintptr_t)piece->data + skip, piece->n_bytes - skip};
+        }
         skip = 0;
     }
     return n;
@@ -82,8 +85,9 @@ void client_session_sent(struct client_session *session, size_t n_bytes) {
     session->n_bytes_sent += n_bytes;
     while (session->n_pieces_sent < session->message.n_pieces) {
         size_t n_piece = session->message.pieces[session->n_pieces_sent].n_bytes;
-        if (session->n_bytes_sent < n_piece)
+        if (session->n_bytes_sent < n_piece) {
             return;
+        }
         session->n_bytes_sent -= n_piece;
         session->n_pieces_sent++;
     }
@@ -99,22 +103,26 @@ void client_session_drop_output(struct client_session *session) {
 
 /* Makes room for `n_bytes` of body in all. */
 static enum status reserve(struct client_session *session, uint64_t n_bytes, struct error *err) {
-    if (n_bytes > session->max_answer_bytes)
+    if (n_bytes > session->max_answer_bytes) {
         return error_set(err, ST_BAD_ANSWER,
                          "the answer has %" PRIu64 " bytes or more, and %" PRIu64
                          " is the limit (max_answer_bytes, --max-answer-size)",
                          n_bytes, session->max_answer_bytes);
+    }
     size_t needed = (size_t)n_bytes + session->lead;
-    if (needed <= session->block_bytes)
+    if (needed <= session->block_bytes) {
         return ST_OK;
+    }
     /* A block by halves larger, so that a body of unknown length is copied few times. */
     size_t size = session->n_expected > 0 ? needed : needed + needed / 2 + SCRATCH_BYTES;
     size = (size + BODY_ALIGNMENT - 1) / BODY_ALIGNMENT * BODY_ALIGNMENT;
     char *block = aligned_alloc(BODY_ALIGNMENT, size);
-    if (!block)
+    if (!block) {
         return error_set(err, ST_NO_MEMORY, "no memory for an answer of %zu bytes", size);
-    if (session->n_body > 0)
+    }
+    if (session->n_body > 0) {
         memcpy(block + session->lead, session->block + session->lead, session->n_body);
+    }
     free(session->block);
     session->block = block;
     session->block_bytes = size;
@@ -126,11 +134,13 @@ static enum status take_head(struct client_session *session, struct error *err) 
     uint64_t length = 0, n_json = 0;
     struct str value;
     if (http1_response_find(session->response, "Inference-Header-Content-Length", &value) == 1 &&
-        num_parse_u64(value, &n_json))
+        num_parse_u64(value, &n_json)) {
         session->lead = (size_t)((BODY_ALIGNMENT - n_json % BODY_ALIGNMENT) % BODY_ALIGNMENT);
+    }
     session->state = SESSION_BODY;
-    if (!http1_response_length(session->response, &length) || length == 0)
+    if (!http1_response_length(session->response, &length) || length == 0) {
         return ST_OK;
+    }
     session->n_expected = length <= SIZE_MAX / 2 ? (size_t)length : SIZE_MAX / 2;
     return reserve(session, length, err);
 }
@@ -138,8 +148,9 @@ static enum status take_head(struct client_session *session, struct error *err) 
 static enum status take_body(struct client_session *session, struct str piece, struct error *err) {
     if (!session->in_place) {
         enum status status = reserve(session, (uint64_t)session->n_body + piece.len, err);
-        if (status != ST_OK)
+        if (status != ST_OK) {
             return status;
+        }
         memcpy(session->block + session->lead + session->n_body, piece.ptr, piece.len);
     }
     session->n_body += piece.len;
@@ -152,10 +163,12 @@ static enum status take(struct client_session *session, struct str data, struct 
     do {
         struct str piece = {0};
         status = http1_response_step(session->response, &data, &event, &piece, err);
-        if (status == ST_OK && event == HTTP1_HEAD)
+        if (status == ST_OK && event == HTTP1_HEAD) {
             status = take_head(session, err);
-        if (status == ST_OK && event == HTTP1_BODY)
+        }
+        if (status == ST_OK && event == HTTP1_BODY) {
             status = take_body(session, piece, err);
+        }
     } while (status == ST_OK && event != HTTP1_MORE && event != HTTP1_DONE);
     if (status == ST_OK && event == HTTP1_DONE) {
         session->state = SESSION_DONE;
@@ -180,8 +193,9 @@ enum status client_session_received(struct client_session *session, size_t n_byt
 
 enum status client_session_closed(struct client_session *session, struct error *err) {
     enum status status = http1_response_end(session->response, err);
-    if (status == ST_OK)
+    if (status == ST_OK) {
         session->state = SESSION_DONE;
+    }
     return status;
 }
 

@@ -31,13 +31,15 @@ static void taken(void **state) {
         struct arena *arena = arena_new(NULL, 0);
         struct client_url url;
         struct error err = {0};
-        if (client_url_parse(arena, str_of(rows[i].text), &url, &err) != ST_OK)
+        if (client_url_parse(arena, str_of(rows[i].text), &url, &err) != ST_OK) {
             fail_msg("%s: %s", rows[i].text, err.text);
+        }
         assert_int_equal(url.is_unix, rows[i].is_unix);
         assert_string_equal(url.host.ptr, rows[i].host);
         assert_int_equal(url.port, rows[i].port);
-        if (rows[i].path)
+        if (rows[i].path) {
             assert_string_equal(url.path.ptr, rows[i].path);
+        }
         assert_true(str_is(url.base, rows[i].base));
         assert_true(str_is(url.authority, rows[i].authority));
         arena_free(arena);
@@ -85,8 +87,9 @@ static void refused(void **state) {
         struct client_url url;
         struct error err = {0};
         assert_int_equal(client_url_parse(arena, str_of(rows[i].text), &url, &err), ST_BAD_CONFIG);
-        if (!strstr(err.text, rows[i].says))
+        if (!strstr(err.text, rows[i].says)) {
             fail_msg("%s: \"%s\" without \"%s\"", rows[i].text, err.text, rows[i].says);
+        }
         arena_free(arena);
     }
 }

@@ -56,8 +56,9 @@ static int refuse(struct http1_response *self, const char *why) {
 }
 
 static int add_text(struct http1_response *self, const char *at, size_t n) {
-    if (n > sizeof(self->text) - self->n_text)
+    if (n > sizeof(self->text) - self->n_text) {
         return refuse(self, "its head is over 32 KiB");
+    }
     memcpy(self->text + self->n_text, at, n);
     self->n_text += n;
     return 0;
@@ -65,34 +66,41 @@ static int add_text(struct http1_response *self, const char *at, size_t n) {
 
 static int on_name(llhttp_t *parser, const char *at, size_t n) {
     struct http1_response *self = self_of(parser);
-    if (self->state != STATE_HEAD) /* a trailer */
+    if (self->state != STATE_HEAD) { /* a trailer */
         return 0;
-    if (self->n_fields == HTTP1_MAX_FIELDS)
+    }
+    if (self->n_fields == HTTP1_MAX_FIELDS) {
         return refuse(self, "its head has over 128 fields");
+    }
     struct field *field = &self->fields[self->n_fields];
-    if (field->n_name == 0)
+    if (field->n_name == 0) {
         field->name = (uint32_t)self->n_text;
+    }
     field->n_name += (uint32_t)n;
     return add_text(self, at, n);
 }
 
 static int on_value(llhttp_t *parser, const char *at, size_t n) {
     struct http1_response *self = self_of(parser);
-    if (self->state != STATE_HEAD)
+    if (self->state != STATE_HEAD) {
         return 0;
+    }
     struct field *field = &self->fields[self->n_fields];
-    if (field->n_value == 0)
+    if (field->n_value == 0) {
         field->value = (uint32_t)self->n_text;
+    }
     field->n_value += (uint32_t)n;
     return add_text(self, at, n);
 }
 
 static int on_value_complete(llhttp_t *parser) {
     struct http1_response *self = self_of(parser);
-    if (self->state != STATE_HEAD)
+    if (self->state != STATE_HEAD) {
         return 0;
-    if (++self->n_fields < HTTP1_MAX_FIELDS)
+    }
+    if (++self->n_fields < HTTP1_MAX_FIELDS) {
         self->fields[self->n_fields] = (struct field){0};
+    }
     return 0;
 }
 
@@ -110,22 +118,27 @@ static bool without_body(const struct http1_response *self) {
 static int on_head(llhttp_t *parser) {
     struct http1_response *self = self_of(parser);
     unsigned code = parser->status_code;
-    if (parser->http_major != 1)
+    if (parser->http_major != 1) {
         return refuse(self, "its version is not 1.1 or 1.0");
-    if (code < 100)
+    }
+    if (code < 100) {
         return refuse(self, "its status is below 100");
-    if (code == 101)
+    }
+    if (code == 101) {
         return refuse(self, "it changes to a protocol nobody asked for (101)");
+    }
     if (code < 200) {
-        if (++self->n_interim > MAX_INTERIM)
+        if (++self->n_interim > MAX_INTERIM) {
             return refuse(self, "too many interim answers (1xx)");
+        }
         enter(self, STATE_INTERIM);
         return 0;
     }
     self->has_length = (parser->flags & F_CONTENT_LENGTH) != 0;
     self->length = parser->content_length;
-    if ((parser->flags & F_TRANSFER_ENCODING) && !(parser->flags & F_CHUNKED))
+    if ((parser->flags & F_TRANSFER_ENCODING) && !(parser->flags & F_CHUNKED)) {
         return refuse(self, "its Transfer-Encoding is not chunked");
+    }
     enter(self, STATE_BODY);
     self->tell_head = true;
     return without_body(self) ? 1 : 0;
@@ -133,10 +146,12 @@ static int on_head(llhttp_t *parser) {
 
 static int on_body(llhttp_t *parser, const char *at, size_t n) {
     struct http1_response *self = self_of(parser);
-    if (n == 0)
+    if (n == 0) {
         return 0;
-    if (self->state != STATE_BODY)
+    }
+    if (self->state != STATE_BODY) {
         return refuse(self, "an interim answer (1xx) has a body");
+    }
     self->piece = str_make(at, n);
     return HPE_PAUSED;
 }
@@ -165,8 +180,9 @@ static const llhttp_settings_t callbacks = {
 
 struct http1_response *http1_response_new(void) {
     struct http1_response *self = malloc(sizeof(*self));
-    if (self)
+    if (self) {
         http1_response_begin(self, false);
+    }
     return self;
 }
 
@@ -188,8 +204,9 @@ static enum status advance(struct http1_response *self, struct str *data, struct
     llhttp_errno_t result = llhttp_get_errno(&self->parser);
     const char *from = data->ptr ? data->ptr : "";
     self->err = err;
-    if (result == HPE_PAUSED)
+    if (result == HPE_PAUSED) {
         llhttp_resume(&self->parser);
+    }
     self->begun = self->begun || data->len > 0;
     result = llhttp_execute(&self->parser, from, data->len);
     self->err = NULL;
@@ -202,8 +219,9 @@ static enum status advance(struct http1_response *self, struct str *data, struct
         *data = str_make(from + n, data->len - n);
         return ST_OK;
     }
-    if (self->state == STATE_BROKEN) /* said by refuse */
+    if (self->state == STATE_BROKEN) { /* said by refuse */
         return ST_BAD_ANSWER;
+    }
     enter(self, STATE_BROKEN);
     return error_set(err, ST_BAD_ANSWER, "the server's answer is not HTTP/1.1: %s",
                      llhttp_get_error_reason(&self->parser));
@@ -230,24 +248,30 @@ static enum http1_event tell(struct http1_response *self, struct str *body) {
 enum status http1_response_step(struct http1_response *response, struct str *data,
                                 enum http1_event *event, struct str *body, struct error *err) {
     *event = tell(response, body);
-    if (*event != HTTP1_MORE)
+    if (*event != HTTP1_MORE) {
         return ST_OK;
-    if (response->state == STATE_BROKEN)
+    }
+    if (response->state == STATE_BROKEN) {
         return error_set(err, ST_BAD_ANSWER, "nothing can be read behind a broken answer");
-    if (response->state == STATE_DONE)
+    }
+    if (response->state == STATE_DONE) {
         return error_set(err, ST_BAD_ANSWER, "bytes behind the end of the server's answer");
+    }
     enum status status = advance(response, data, err);
-    if (status == ST_OK)
+    if (status == ST_OK) {
         *event = tell(response, body);
+    }
     return status;
 }
 
 enum status http1_response_end(struct http1_response *response, struct error *err) {
-    if (response->state == STATE_DONE)
+    if (response->state == STATE_DONE) {
         return ST_OK;
+    }
     if (response->state == STATE_BODY) {
-        if (llhttp_get_errno(&response->parser) == HPE_PAUSED)
+        if (llhttp_get_errno(&response->parser) == HPE_PAUSED) {
             llhttp_resume(&response->parser);
+        }
         llhttp_finish(&response->parser); /* calls on_complete where the answer may end here */
     }
     if (response->state == STATE_DONE) {
@@ -270,10 +294,12 @@ size_t http1_response_find(const struct http1_response *response, const char *na
     for (size_t i = 0; i < response->n_fields; i++) {
         const struct field *field = &response->fields[i];
         struct str is = str_make(response->text + field->name, field->n_name);
-        if (!str_eq_nocase(is, str_of(name)))
+        if (!str_eq_nocase(is, str_of(name))) {
             continue;
-        if (n++ == 0)
+        }
+        if (n++ == 0) {
             *value = str_trim(str_make(response->text + field->value, field->n_value));
+        }
     }
     return n;
 }

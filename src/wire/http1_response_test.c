@@ -32,8 +32,9 @@ static bool feed(struct http1_response *response, struct str data, struct readin
             out->failed = true;
             return false;
         }
-        if (event == HTTP1_HEAD)
+        if (event == HTTP1_HEAD) {
             out->status = http1_response_status(response);
+        }
         if (event == HTTP1_BODY) {
             assert_true(piece.len > 0 && out->n_body + piece.len <= sizeof(out->body));
             memcpy(out->body + out->n_body, piece.ptr, piece.len);
@@ -50,8 +51,9 @@ static void finish(struct http1_response *response, bool closes, struct reading 
         out->failed = http1_response_end(response, &out->err) != ST_OK;
         out->done = !out->failed;
     }
-    if (out->done)
+    if (out->done) {
         out->keeps_alive = http1_response_keeps_alive(response);
+    }
 }
 
 /* Reads `text` in pieces: the first of `first` bytes, then `step` at a time, each in a block of its
@@ -73,8 +75,9 @@ static struct reading read_split(struct str text, size_t first, size_t step, boo
         free(block);
         n = step;
     }
-    if (out.done)
+    if (out.done) {
         out.rest += text.len;
+    }
     finish(response, closes, &out);
     http1_response_free(response);
     return out;
@@ -92,27 +95,32 @@ struct row {
 
 static void check_reading(const struct row *row, struct reading got, size_t split) {
     if (row->status == 0) {
-        if (!got.failed || !strstr(got.err.text, row->body))
+        if (!got.failed || !strstr(got.err.text, row->body)) {
             fail_msg("%s, split at %zu: \"%s\"", row->what, split, got.err.text);
+        }
         assert_int_equal(got.err.status, ST_BAD_ANSWER);
         return;
     }
-    if (got.failed || !got.done || got.status != row->status)
+    if (got.failed || !got.done || got.status != row->status) {
         fail_msg("%s, split at %zu: status %d, %s", row->what, split, got.status, got.err.text);
-    if (got.n_body != strlen(row->body) || memcmp(got.body, row->body, got.n_body) != 0)
+    }
+    if (got.n_body != strlen(row->body) || memcmp(got.body, row->body, got.n_body) != 0) {
         fail_msg("%s, split at %zu: body \"%.*s\"", row->what, split, (int)got.n_body, got.body);
-    if (got.keeps_alive != row->keeps_alive || got.rest != row->rest)
+    }
+    if (got.keeps_alive != row->keeps_alive || got.rest != row->rest) {
         fail_msg("%s, split at %zu: keep-alive %d, rest %zu", row->what, split, got.keeps_alive,
                  got.rest);
+    }
 }
 
 static void check_rows(const struct row *rows, size_t n) {
     for (size_t i = 0; i < n; i++) {
         struct str text = str_of(rows[i].text);
-        for (size_t split = 0; split <= text.len; split++)
+        for (size_t split = 0; split <= text.len; split++) {
             check_reading(&rows[i],
                           read_split(text, split, text.len, rows[i].head_request, rows[i].closes),
                           split);
+        }
         check_reading(&rows[i], read_split(text, 1, 1, rows[i].head_request, rows[i].closes), 1);
     }
 }
@@ -289,8 +297,9 @@ static void bounds(void **state) {
         struct http1_response *response = http1_response_new();
         struct reading got = {0};
         bool more = feed(response, STR("HTTP/1.1 102 OK\r\n"), &got);
-        for (int k = 0; more && k < 1000; k++)
+        for (int k = 0; more && k < 1000; k++) {
             more = feed(response, str_of(lines[i]), &got);
+        }
         assert_true(got.failed);
         assert_non_null(strstr(got.err.text, why[i]));
         /* and stays refused */
@@ -302,8 +311,9 @@ static void bounds(void **state) {
     struct http1_response *response = http1_response_new();
     struct reading got = {0};
     bool more = feed(response, STR("HTTP/1.1 200 OK\r\nA: "), &got);
-    for (int k = 0; more && k < 100; k++)
+    for (int k = 0; more && k < 100; k++) {
         more = feed(response, str_make(big, sizeof(big)), &got);
+    }
     assert_non_null(strstr(got.err.text, "32 KiB"));
     http1_response_free(response);
 }

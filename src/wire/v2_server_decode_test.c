@@ -27,13 +27,15 @@ static void taken(void **state) {
         struct arena *arena = arena_new(NULL, 0);
         struct v2_server server;
         struct error err = {0};
-        if (v2_server_decode(arena, str_of(rows[i].text), &limits, &server, &err) != ST_OK)
+        if (v2_server_decode(arena, str_of(rows[i].text), &limits, &server, &err) != ST_OK) {
             fail_msg("%s: %s", rows[i].text, err.text);
+        }
         assert_true(str_is(server.name, rows[i].name));
         assert_true(str_is(server.version, rows[i].version));
         assert_int_equal(server.n_extensions, rows[i].n);
-        if (rows[i].n > 0)
+        if (rows[i].n > 0) {
             assert_true(str_is(server.extensions[rows[i].n - 1], rows[i].last));
+        }
         arena_free(arena);
     }
 }
@@ -58,8 +60,9 @@ static void refused(void **state) {
         struct error err = {0};
         assert_int_not_equal(v2_server_decode(arena, str_of(rows[i].text), &limits, &server, &err),
                              ST_OK);
-        if (!strstr(err.text, rows[i].says))
+        if (!strstr(err.text, rows[i].says)) {
             fail_msg("%s: \"%s\" without \"%s\"", rows[i].text, err.text, rows[i].says);
+        }
         arena_free(arena);
     }
 }
