@@ -1,5 +1,5 @@
-/* The routes of KServe v2: which resource does a path name? Names are percent-decoded once, then refused
- * when empty, "." or "..", with a slash or a control character or invalid UTF-8. */
+/* The routes of KServe v2: which resource does a path name? Names are percent-decoded once, then
+ * refused when empty, "." or "..", with a slash or a control character or invalid UTF-8. */
 #ifndef SLUICE_WIRE_V2_PATH_H
 #define SLUICE_WIRE_V2_PATH_H
 
@@ -8,13 +8,13 @@
 #include "base/str.h"
 
 enum v2_resource {
-    V2_SERVER,       /* /v2, /v2/ */
-    V2_LIVE,         /* /v2/health/live */
-    V2_READY,        /* /v2/health/ready */
-    V2_MODEL,        /* /v2/models/M[/versions/V] */
-    V2_MODEL_READY,  /* …/ready */
-    V2_MODEL_INFER,  /* …/infer */
-    V2_OTHER,        /* none of these */
+    V2_SERVER,      /* /v2, /v2/ */
+    V2_LIVE,        /* /v2/health/live */
+    V2_READY,       /* /v2/health/ready */
+    V2_MODEL,       /* /v2/models/M[/versions/V] */
+    V2_MODEL_READY, /* …/ready */
+    V2_MODEL_INFER, /* …/infer */
+    V2_OTHER,       /* none of these */
 };
 
 struct v2_path {

@@ -1,5 +1,5 @@
-/* The answer to a KServe v2 inference over HTTP: the JSON part, and the pieces of the outputs that leave
- * as binary, which are never copied. */
+/* The answer to a KServe v2 inference over HTTP: the JSON part, and the pieces of the outputs that
+ * leave as binary, which are never copied. */
 #ifndef SLUICE_WIRE_V2_RESPONSE_H
 #define SLUICE_WIRE_V2_RESPONSE_H
 

@@ -1,0 +1,65 @@
+/* The typed readers. They refuse to convert: a number in a string is a string. */
+#include "wire/json_read.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "wire/json_path.h"
+
+void json_find(yyjson_val *object, const struct str *names, size_t n, yyjson_val **found) {
+    yyjson_val *key = json_first(object);
+    for (size_t i = 0; i < n; i++) {
+        found[i] = NULL;
+    }
+    for (size_t left = json_count(object); left > 0; left--, key = json_next(json_value(key))) {
+        struct str name = json_str(key);
+        for (size_t i = 0; i < n; i++) {
+            if (name.len == names[i].len && memcmp(name.ptr, names[i].ptr, name.len) == 0) {
+                found[i] = found[i] ? found[i] : json_value(key);
+                break;
+            }
+        }
+    }
+}
+
+enum status json_read_string(const struct json_tree *tree, yyjson_val *val, struct str *out,
+                             struct error *err) {
+    if (!unsafe_yyjson_is_str(val)) {
+        return json_refuse(tree, val, ST_BAD_FIELD, err, "expected a string");
+    }
+    *out = json_str(val);
+    return ST_OK;
+}
+
+enum status json_read_bool(const struct json_tree *tree, yyjson_val *val, bool *out,
+                           struct error *err) {
+    if (!unsafe_yyjson_is_bool(val)) {
+        return json_refuse(tree, val, ST_BAD_FIELD, err, "expected true or false");
+    }
+    *out = unsafe_yyjson_get_bool(val);
+    return ST_OK;
+}
+
+enum status json_read_i64(const struct json_tree *tree, yyjson_val *val, int64_t min, int64_t *out,
+                          struct error *err) {
+    bool fits = unsafe_yyjson_is_uint(val) ? val->uni.u64 <= INT64_MAX
+                                           : unsafe_yyjson_is_sint(val) && val->uni.i64 >= min;
+    if (!fits) {
+        return json_refuse(tree, val, ST_BAD_FIELD, err,
+                           "expected a whole number from %" PRId64 " to %" PRId64, min, INT64_MAX);
+    }
+    *out = val->uni.i64;
+    return ST_OK;
+}
+
+enum status json_expect_object(const struct json_tree *tree, yyjson_val *val, struct error *err) {
+    return unsafe_yyjson_is_obj(val)
+               ? ST_OK
+               : json_refuse(tree, val, ST_BAD_FIELD, err, "expected an object");
+}
+
+enum status json_expect_array(const struct json_tree *tree, yyjson_val *val, struct error *err) {
+    return unsafe_yyjson_is_arr(val)
+               ? ST_OK
+               : json_refuse(tree, val, ST_BAD_FIELD, err, "expected an array");
+}

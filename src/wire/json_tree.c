@@ -1,0 +1,176 @@
+/* Text to tree. The scan comes first, so that a text which would become a tree too deep or too
+ * large is refused before memory is taken. It refuses to build in place: the received bytes stay as
+ * they came. */
+#include "wire/json_tree.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+#include "wire/json_path.h"
+#include "wire/json_scan.h"
+
+/* Values beside those of one tensor at its limit: names, shapes, parameters, other tensors. */
+enum { FRAME_VALUES = 65536 };
+
+/* ---- before the tree ------------------------------------------------------------------------- */
+
+static enum status check_scan(const char *what, const struct json_scan *scan,
+                              const struct v2_limits *limits, struct error *err) {
+    if (scan->depth > limits->max_json_depth) {
+        return error_set(err, ST_TOO_DEEP,
+                         "%s: the JSON is nested %" PRIu64 " levels deep; the limit is %" PRIu64
+                         " (--max-json-depth)",
+                         what, scan->depth, limits->max_json_depth);
+    }
+    uint64_t max_values;
+    if (__builtin_add_overflow(limits->max_elements, FRAME_VALUES, &max_values)) {
+        max_values = UINT64_MAX;
+    }
+    if (scan->n_values > max_values) {
+        return error_set(err, ST_TOO_MANY_ELEMENTS,
+                         "%s: the JSON has up to %" PRIu64 " values; the limit is %" PRIu64
+                         " (--max-tensor-elements is %" PRIu64 ")",
+                         what, scan->n_values, max_values, limits->max_elements);
+    }
+    return ST_OK;
+}
+
+static bool is_blank(char c) {
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+/* Something that is not blank behind the root: tensor bytes whose JSON's length was not told. */
+static enum status check_tail(const char *what, struct str text, size_t end, struct error *err) {
+    size_t at = end;
+    while (at < text.len && is_blank(text.ptr[at])) {
+        at++;
+    }
+    if (at == text.len) {
+        return ST_OK;
+    }
+    return error_set(err, ST_BAD_JSON,
+                     "%s: the JSON ends at byte %zu and %zu bytes follow it; if they are tensor "
+                     "data, Inference-Header-Content-Length is missing or wrong (it is the length "
+                     "of the JSON)",
+                     what, end, text.len - end);
+}
+
+static enum status check_words(const char *what, struct str text, const struct json_scan *scan,
+                               struct error *err) {
+    if (!scan->non_finite || !scan->other_word) {
+        return ST_OK;
+    }
+    struct str word =
+        str_make(text.ptr + scan->other_offset, scan->other_bytes < 32 ? scan->other_bytes : 32);
+    return error_set(err, ST_BAD_JSON,
+                     "%s: malformed JSON at byte %zu: expected a value (of bare words true, false, "
+                     "null, NaN, Infinity, -Infinity), got %.*s",
+                     what, scan->other_offset, STR_ARG(word));
+}
+
+/* ---- the tree -------------------------------------------------------------------------------- */
+
+static void *tree_malloc(void *context, size_t n_bytes) {
+    struct json_tree *tree = context;
+    /* First comes the copy of the text, then the block of the values. */
+    tree->block = arena_alloc(tree->arena, n_bytes);
+    tree->block_bytes = n_bytes;
+    return tree->block;
+}
+
+static void *tree_realloc(void *context, void *ptr, size_t old_bytes, size_t n_bytes) {
+    struct json_tree *tree = context;
+    void *grown = arena_realloc(tree->arena, ptr, old_bytes, n_bytes);
+    if (grown && ptr == tree->block) {
+        tree->block = grown;
+        tree->block_bytes = n_bytes;
+    }
+    return grown;
+}
+
+static void tree_free(void *context, void *ptr) {
+    (void)context, (void)ptr; /* the arena does it */
+}
+
+static enum status parse_error(const char *what, const yyjson_read_err *why, struct error *err) {
+    if (why->code == YYJSON_READ_ERROR_MEMORY_ALLOCATION) {
+        return error_set(err, ST_NO_MEMORY, "%s: out of memory for the JSON", what);
+    }
+    return error_set(err, ST_BAD_JSON, "%s: malformed JSON at byte %zu: %s", what, why->pos,
+                     why->msg);
+}
+
+enum status json_tree_parse(struct json_tree *tree, const char *what, struct arena *arena,
+                            struct str text, const struct v2_limits *limits, struct error *err) {
+    if (text.len > limits->max_json_bytes) {
+        return error_set(err, ST_BODY_TOO_LARGE,
+                         "%s: the JSON is %zu bytes long; the limit is %" PRIu64
+                         " (--max-json-size)",
+                         what, text.len, limits->max_json_bytes);
+    }
+    if (text.len == 0) {
+        return error_set(err, ST_BAD_JSON, "%s: expected JSON, got 0 bytes", what);
+    }
+    struct json_scan scan;
+    json_scan(text, &scan);
+    enum status status = check_scan(what, &scan, limits, err);
+    if (status == ST_OK) {
+        status = check_tail(what, text, scan.end, err);
+    }
+    if (status == ST_OK) {
+        status = check_words(what, text, &scan, err);
+    }
+    if (status != ST_OK) {
+        return status;
+    }
+    *tree = (struct json_tree){.what = what, .arena = arena, .non_finite = scan.non_finite};
+    yyjson_alc memory = {tree_malloc, tree_realloc, tree_free, tree};
+    yyjson_read_flag flags = YYJSON_READ_BIGNUM_AS_RAW;
+    if (scan.non_finite) {
+        flags |= YYJSON_READ_ALLOW_INF_AND_NAN;
+    }
+    yyjson_read_err why;
+    /* Without YYJSON_READ_INSITU the text is only read; the cast is the interface's. */
+    yyjson_doc *doc = yyjson_read_opts((char *)(uintptr_t)text.ptr, text.len, flags, &memory, &why);
+    if (!doc) {
+        return parse_error(what, &why, err);
+    }
+    tree->root = doc->root;
+    tree->end = doc->root + doc->val_read;
+    return ST_OK;
+}
+
+enum { WORTH_DROPPING_BYTES = 4096 };
+
+void json_tree_drop(struct json_tree *tree) {
+    if (tree->block_bytes >= WORTH_DROPPING_BYTES) {
+        /* A small one can only fail by leaving things as they are. */
+        (void)arena_realloc(tree->arena, tree->block, tree->block_bytes, 1);
+    }
+    tree->block = NULL;
+    tree->block_bytes = 0;
+    tree->root = NULL;
+    tree->end = NULL;
+}
+
+struct json_span json_span_of(yyjson_val *value) {
+    return (struct json_span){value, unsafe_yyjson_get_next(value)};
+}
+
+enum status json_tree_refuse_non_finite(const struct json_tree *tree,
+                                        const struct json_span *allowed, size_t n,
+                                        struct error *err) {
+    for (yyjson_val *val = tree->root; val < tree->end; val++) {
+        while (n > 0 && val >= allowed->end) {
+            allowed++;
+            n--;
+        }
+        bool inside = n > 0 && val >= allowed->first;
+        if (!inside && unsafe_yyjson_is_real(val) && !isfinite(val->uni.f64)) {
+            return json_refuse(tree, val, ST_BAD_FIELD, err,
+                               "expected a finite number (NaN and infinities only stand in the "
+                               "data of FP16, BF16, FP32 and FP64 tensors)");
+        }
+    }
+    return ST_OK;
+}

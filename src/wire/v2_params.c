@@ -1,0 +1,211 @@
+/* Parameters: JSON members to named values. One table says which keys are the wire's own. It
+ * refuses to know what any other parameter means. */
+#include "wire/v2_params.h"
+
+#include <stdlib.h>
+
+#include "wire/json_path.h"
+#include "wire/json_read.h"
+
+enum wire_key { KEY_SIZE, KEY_FORM, KEY_SHARED_MEMORY, KEY_CLASSIFICATION };
+
+/* The wire's own keys and whose parameters they are among. */
+static const struct wire_row {
+    enum v2_params_of of;
+    const char *name;
+    enum wire_key key;
+} wire_rows[] = {
+    {V2_PARAMS_OF_REQUEST, "binary_data_output", KEY_FORM},
+    {V2_PARAMS_OF_INPUT, "binary_data_size", KEY_SIZE},
+    {V2_PARAMS_OF_INPUT, "shared_memory_region", KEY_SHARED_MEMORY},
+    {V2_PARAMS_OF_INPUT, "shared_memory_offset", KEY_SHARED_MEMORY},
+    {V2_PARAMS_OF_INPUT, "shared_memory_byte_size", KEY_SHARED_MEMORY},
+    {V2_PARAMS_OF_WANTED, "binary_data", KEY_FORM},
+    {V2_PARAMS_OF_WANTED, "classification", KEY_CLASSIFICATION},
+    {V2_PARAMS_OF_WANTED, "shared_memory_region", KEY_SHARED_MEMORY},
+    {V2_PARAMS_OF_WANTED, "shared_memory_offset", KEY_SHARED_MEMORY},
+    {V2_PARAMS_OF_WANTED, "shared_memory_byte_size", KEY_SHARED_MEMORY},
+    {V2_PARAMS_OF_OUTPUT, "binary_data_size", KEY_SIZE},
+};
+
+enum { N_WIRE_ROWS = sizeof(wire_rows) / sizeof(wire_rows[0]) };
+
+static const struct wire_row *wire_row_find(enum v2_params_of of, struct str name) {
+    for (size_t i = 0; i < N_WIRE_ROWS; i++) {
+        if (wire_rows[i].of == of && str_is(name, wire_rows[i].name)) {
+            return &wire_rows[i];
+        }
+    }
+    return NULL;
+}
+
+static enum status read_size(const struct json_tree *tree, yyjson_val *val,
+                             struct v2_wire_params *wire, struct error *err) {
+    int64_t n_bytes;
+    enum status status = json_read_i64(tree, val, 0, &n_bytes, err);
+    if (status == ST_OK && !wire->size) {
+        wire->size = val;
+        wire->n_bytes = (uint64_t)n_bytes;
+    }
+    return status;
+}
+
+static enum status read_form(const struct json_tree *tree, yyjson_val *val,
+                             struct v2_wire_params *wire, struct error *err) {
+    bool binary;
+    enum status status = json_read_bool(tree, val, &binary, err);
+    if (status == ST_OK && wire->form == V2_FORM_DEFAULT) {
+        wire->form = binary ? V2_FORM_BINARY : V2_FORM_JSON;
+    }
+    return status;
+}
+
+static enum status read_classification(const struct json_tree *tree, yyjson_val *val,
+                                       struct error *err) {
+    int64_t n_classes;
+    enum status status = json_read_i64(tree, val, 0, &n_classes, err);
+    if (status == ST_OK && n_classes > 0) {
+        status = json_fail(tree, val, ST_UNSUPPORTED, err,
+                           "the classification extension is not supported");
+    }
+    return status;
+}
+
+static enum status read_wire(const struct json_tree *tree, yyjson_val *val, enum wire_key key,
+                             struct v2_wire_params *wire, struct error *err) {
+    enum status status = ST_OK;
+    switch (key) {
+    case KEY_SIZE:
+        status = read_size(tree, val, wire, err);
+        break;
+    case KEY_FORM:
+        status = read_form(tree, val, wire, err);
+        break;
+    case KEY_CLASSIFICATION:
+        status = read_classification(tree, val, err);
+        break;
+    case KEY_SHARED_MEMORY:
+        status = json_fail(tree, val, ST_UNSUPPORTED, err,
+                           "the shared memory extension is not supported");
+        break;
+    }
+    return status;
+}
+
+static enum status read_value(const struct json_tree *tree, yyjson_val *val, struct param *out,
+                              struct error *err) {
+    switch (unsafe_yyjson_get_tag(val)) {
+    case YYJSON_TYPE_BOOL | YYJSON_SUBTYPE_TRUE:
+    case YYJSON_TYPE_BOOL | YYJSON_SUBTYPE_FALSE:
+        out->kind = PARAM_BOOL;
+        out->boolean = unsafe_yyjson_get_bool(val);
+        return ST_OK;
+    case YYJSON_TYPE_NUM | YYJSON_SUBTYPE_UINT:
+        out->kind = val->uni.u64 > INT64_MAX ? PARAM_UINT64 : PARAM_INT64;
+        out->uint64 = val->uni.u64;
+        out->int64 = val->uni.i64;
+        return ST_OK;
+    case YYJSON_TYPE_NUM | YYJSON_SUBTYPE_SINT:
+        out->kind = PARAM_INT64;
+        out->int64 = val->uni.i64;
+        return ST_OK;
+    case YYJSON_TYPE_NUM | YYJSON_SUBTYPE_REAL: /* finite: the tree's sweep sees to that */
+        out->kind = PARAM_DOUBLE;
+        out->number = val->uni.f64;
+        return ST_OK;
+    case YYJSON_TYPE_RAW | YYJSON_SUBTYPE_NONE:
+        return json_refuse(tree, val, ST_BAD_FIELD, err, "expected a number that fits 64 bits");
+    default:
+        break;
+    }
+    if (!unsafe_yyjson_is_str(val)) {
+        return json_refuse(tree, val, ST_BAD_FIELD, err,
+                           "expected a string, a number or a boolean");
+    }
+    out->kind = PARAM_STRING;
+    out->string = json_str(val);
+    return ST_OK;
+}
+
+/* ---- of equal names the first counts --------------------------------------------------------- */
+
+static int compare_names(const struct param *a, const struct param *b) {
+    if (a->name.len != b->name.len) {
+        return a->name.len < b->name.len ? -1 : 1;
+    }
+    return a->name.len == 0 ? 0 : memcmp(a->name.ptr, b->name.ptr, a->name.len);
+}
+
+/* By name, then by place: both point into one array. */
+static int compare_places(const void *a, const void *b) {
+    const struct param *const *left = a, *const *right = b;
+    int order = compare_names(*left, *right);
+    return order != 0 ? order : (*left > *right) - (*left < *right);
+}
+
+/* Takes the later of equal names out. Sorted, because a peer chooses how many there are. Returns:
+ * false when out of memory. */
+static bool drop_repeated(struct arena *arena, struct param *items, size_t *n) {
+    struct param **sorted = arena_calloc(arena, *n, sizeof(struct param *));
+    size_t kept = 0;
+    if (!sorted) {
+        return false;
+    }
+    for (size_t i = 0; i < *n; i++) {
+        sorted[i] = &items[i];
+    }
+    qsort(sorted, *n, sizeof(struct param *), compare_places);
+    for (size_t i = *n; i-- > 1;) {
+        if (compare_names(sorted[i - 1], sorted[i]) == 0) {
+            sorted[i]->name.ptr = NULL; /* marks it; names that came are never NULL */
+        }
+    }
+    for (size_t i = 0; i < *n; i++) {
+        if (items[i].name.ptr) {
+            items[kept++] = items[i];
+        }
+    }
+    *n = kept;
+    return true;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "out of memory for parameters");
+}
+
+enum status v2_params_read(const struct json_tree *tree, yyjson_val *object, enum v2_params_of of,
+                           struct v2_wire_params *wire, struct params *out, struct error *err) {
+    *wire = (struct v2_wire_params){0};
+    *out = (struct params){0};
+    enum status status = json_expect_object(tree, object, err);
+    size_t n = status == ST_OK ? json_count(object) : 0;
+    struct param *items = NULL;
+    yyjson_val *key = n > 0 ? json_first(object) : NULL;
+    for (size_t i = 0; status == ST_OK && i < n; i++, key = json_next(json_value(key))) {
+        struct str name = json_str(key);
+        yyjson_val *val = json_value(key);
+        const struct wire_row *row = wire_row_find(of, name);
+        if (row) {
+            status = read_wire(tree, val, row->key, wire, err);
+        } else if (str_starts(name, STR("triton_"))) {
+            status = json_fail(tree, val, ST_BAD_FIELD, err,
+                               "parameters whose names begin with \"triton_\" are reserved");
+        } else if (of != V2_PARAMS_OF_OUTPUT) {
+            if (!items) { /* most objects only have the wire's */
+                items = arena_calloc(tree->arena, n - i, sizeof(*items));
+            }
+            if (!items) {
+                return no_memory(err);
+            }
+            items[out->n].name = name;
+            status = read_value(tree, val, &items[out->n++], err);
+        }
+    }
+    if (status == ST_OK && out->n > 1 && !drop_repeated(tree->arena, items, &out->n)) {
+        return no_memory(err);
+    }
+    out->items = items;
+    return status;
+}

@@ -1,0 +1,36 @@
+/* One tensor as both directions of KServe v2 write it: name, shape, datatype, and either the data
+ * in JSON or how many bytes of it follow behind the JSON. */
+#ifndef SLUICE_WIRE_V2_TENSOR_H
+#define SLUICE_WIRE_V2_TENSOR_H
+
+#include "tensor/tensor.h"
+#include "wire/v2_params.h"
+
+/* The bytes behind the JSON, which tensors take in turn. */
+struct v2_binary {
+    struct str rest; /* not yet taken */
+    size_t n_bytes;  /* all of them */
+    bool untold;     /* the whole body was JSON: nobody said that there is more */
+};
+
+struct v2_tensor {
+    struct tensor tensor; /* its bytes are views of the body, or in the tree's arena */
+    struct params params; /* without the wire's */
+    enum v2_form form;    /* V2_FORM_JSON or V2_FORM_BINARY */
+    yyjson_val *data;     /* for V2_FORM_JSON */
+};
+
+/* Reads the object `val`, an element of "inputs" (`of` is V2_PARAMS_OF_INPUT) or of an answer's
+ * "outputs" (V2_PARAMS_OF_OUTPUT). Its bytes are taken from `binary` or read from "data". Returns:
+ * BAD_FIELD, BAD_DATATYPE, BAD_SHAPE, BAD_DATA, BAD_FRAMING, TOO_MANY_ELEMENTS by the path.
+ * Clause: OIP, request input and response output; binary-tensor-data "Binary Tensor Request". */
+enum status v2_tensor_read(const struct json_tree *tree, yyjson_val *val, enum v2_params_of of,
+                           const struct v2_limits *limits, struct v2_binary *binary,
+                           struct v2_tensor *out, struct error *err)
+    __attribute__((warn_unused_result));
+
+/* After the last tensor: nothing may be left. */
+enum status v2_binary_end(const struct v2_binary *binary, const struct json_tree *tree,
+                          struct error *err) __attribute__((warn_unused_result));
+
+#endif
