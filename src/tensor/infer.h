@@ -32,7 +32,7 @@ struct infer_request {
     size_t n_inputs;
     struct infer_wanted *wanted; /* none: all outputs, in the model's order */
     size_t n_wanted;
-    uint64_t batch;       /* the first dimension where the model batches, else 1; set by infer_check */
+    uint64_t batch; /* the first dimension where the model batches, else 1; set by infer_check */
     uint64_t deadline_ns; /* on the monotonic clock; 0: none */
 };
 
@@ -55,7 +55,8 @@ struct infer_response {
     struct params params;
     struct tensor *outputs;
     size_t n_outputs;
-    void (*release)(void *cookie); /* returns the outputs' bytes to the backend; any thread; may be NULL */
+    void (*release)(
+        void *cookie); /* returns the outputs' bytes to the backend; any thread; may be NULL */
     void *cookie;
 };
 

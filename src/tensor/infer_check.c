@@ -9,87 +9,7 @@
 #include "base/metric.h"
 #include "tensor/bytes.h"
 #include "tensor/infer.h"
-
-/* ---- which tensors were named ---------------------------------------------------------------- */
-
-/* A set of indices: in `few` up to 64 of them, else in the request's arena. */
-struct index_set {
-    uint64_t few;
-    uint64_t *many;
-};
-
-static bool index_set_init(struct index_set *set, struct arena *arena, size_t n) {
-    *set = (struct index_set){0};
-    if (n > 64) {
-        set->many = arena_calloc(arena, n / 64 + 1, sizeof(uint64_t));
-        return set->many != NULL;
-    }
-    return true;
-}
-
-static bool index_set_has(const struct index_set *set, size_t index) {
-    const uint64_t *words = set->many ? set->many : &set->few;
-    return (words[index / 64] >> index % 64 & 1) != 0;
-}
-
-static void index_set_add(struct index_set *set, size_t index) {
-    uint64_t *words = set->many ? set->many : &set->few;
-    words[index / 64] |= UINT64_C(1) << index % 64;
-}
-
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "out of memory while checking the request");
-}
-
-/* A list of names for a message: "a", "b". */
-struct name_list {
-    char text[ERROR_TEXT_BYTES];
-    size_t len;
-    size_t n;
-};
-
-static void name_list_add(struct name_list *list, struct str name) {
-    char quoted[TENSOR_NAME_TEXT_BYTES];
-    size_t len = strlen(tensor_name_print(name, quoted));
-    const char *between = list->n++ == 0 ? "" : ", ";
-    if (list->len + 2 + len < sizeof(list->text)) {
-        memcpy(list->text + list->len, between, strlen(between));
-        list->len += strlen(between);
-        memcpy(list->text + list->len, quoted, len + 1);
-        list->len += len;
-    }
-}
-
-static enum status unknown_tensor(const struct model_spec *model, const char *kind, struct str name,
-                                  const struct tensor_spec *specs, size_t n, struct error *err) {
-    char quoted[TENSOR_NAME_TEXT_BYTES], model_name[TENSOR_NAME_TEXT_BYTES];
-    struct name_list list = {.text = "none"};
-    for (size_t i = 0; i < n; i++) {
-        name_list_add(&list, specs[i].name);
-    }
-    return error_set(err, ST_BAD_INPUTS, "unknown %s %s; model %s has %s%s %s", kind,
-                     tensor_name_print(name, quoted), tensor_name_print(model->name, model_name),
-                     kind, n == 1 ? "" : "s", list.text);
-}
-
-static enum status missing_inputs(const struct model_spec *model, const struct index_set *seen,
-                                  struct error *err) {
-    char model_name[TENSOR_NAME_TEXT_BYTES];
-    struct name_list list = {.n = 0};
-    for (size_t i = 0; i < model->n_inputs; i++) {
-        if (!model->inputs[i].optional && !index_set_has(seen, i)) {
-            name_list_add(&list, model->inputs[i].name);
-        }
-    }
-    return error_set(err, ST_BAD_INPUTS, "missing input%s %s of model %s", list.n == 1 ? "" : "s",
-                     list.text, tensor_name_print(model->name, model_name));
-}
-
-static enum status repeated_tensor(const char *kind, struct str name, struct error *err) {
-    char quoted[TENSOR_NAME_TEXT_BYTES];
-    return error_set(err, ST_BAD_INPUTS, "%s %s is given more than once", kind,
-                     tensor_name_print(name, quoted));
-}
+#include "tensor/infer_name.h"
 
 /* ---- datatype and shape ---------------------------------------------------------------------- */
 
@@ -216,7 +136,7 @@ static enum status gather_copy(struct infer_request *request, struct tensor *ten
     char *data = arena_alloc(request->arena, tensor->n_bytes);
     struct piece *piece = arena_alloc(request->arena, sizeof(*piece));
     if (!data || !piece) {
-        return no_memory(err);
+        return error_set(err, ST_NO_MEMORY, "out of memory while gathering a BYTES input");
     }
     size_t at = 0;
     for (size_t i = 0; i < tensor->n_pieces; i++) {
@@ -275,59 +195,12 @@ static enum status check_data(struct infer_request *request, struct tensor *tens
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* Finds each input in the model and refuses unknown, repeated and missing ones. */
-static enum status name_inputs(struct infer_request *request, const struct model_spec *model,
-                               struct error *err) {
-    struct index_set seen;
-    size_t required = 0;
-    if (!index_set_init(&seen, request->arena, model->n_inputs)) {
-        return no_memory(err);
-    }
-    for (size_t i = 0; i < request->n_inputs; i++) {
-        struct infer_input *input = &request->inputs[i];
-        input->spec = tensor_spec_find(model->inputs, model->n_inputs, input->tensor.name);
-        if (input->spec == SIZE_MAX) {
-            return unknown_tensor(model, "input", input->tensor.name, model->inputs,
-                                  model->n_inputs, err);
-        }
-        if (index_set_has(&seen, input->spec)) {
-            return repeated_tensor("input", input->tensor.name, err);
-        }
-        index_set_add(&seen, input->spec);
-    }
-    for (size_t i = 0; i < model->n_inputs; i++) {
-        required += !model->inputs[i].optional && !index_set_has(&seen, i);
-    }
-    return required == 0 ? ST_OK : missing_inputs(model, &seen, err);
-}
-
-static enum status name_outputs(struct infer_request *request, const struct model_spec *model,
-                                struct error *err) {
-    struct index_set seen;
-    if (!index_set_init(&seen, request->arena, model->n_outputs)) {
-        return no_memory(err);
-    }
-    for (size_t i = 0; i < request->n_wanted; i++) {
-        struct infer_wanted *wanted = &request->wanted[i];
-        wanted->spec = tensor_spec_find(model->outputs, model->n_outputs, wanted->name);
-        if (wanted->spec == SIZE_MAX) {
-            return unknown_tensor(model, "output", wanted->name, model->outputs, model->n_outputs,
-                                  err);
-        }
-        if (index_set_has(&seen, wanted->spec)) {
-            return repeated_tensor("output", wanted->name, err);
-        }
-        index_set_add(&seen, wanted->spec);
-    }
-    return ST_OK;
-}
-
 enum status infer_check(struct infer_request *request, const struct model_spec *model,
                         struct error *err) {
     request->batch = 1;
-    enum status status = name_inputs(request, model, err);
+    enum status status = infer_name_inputs(request, model, err);
     if (status == ST_OK) {
-        status = name_outputs(request, model, err);
+        status = infer_name_outputs(request, model, err);
     }
     for (size_t i = 0; status == ST_OK && i < request->n_inputs; i++) {
         struct infer_input *input = &request->inputs[i];
