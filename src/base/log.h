@@ -27,18 +27,23 @@ struct log_field {
     int64_t i64;
     double f64;
 };
-#define LOG_STR(field_name, value) ((struct log_field){.name = (field_name), .kind = LOG_FIELD_STR, .str = (value)})
+#define LOG_STR(field_name, value)                                                                 \
+    ((struct log_field){.name = (field_name), .kind = LOG_FIELD_STR, .str = (value)})
 #define LOG_TEXT_OF(field_name, value) LOG_STR(field_name, str_of(value))
-#define LOG_U64(field_name, value) ((struct log_field){.name = (field_name), .kind = LOG_FIELD_U64, .u64 = (value)})
-#define LOG_I64(field_name, value) ((struct log_field){.name = (field_name), .kind = LOG_FIELD_I64, .i64 = (value)})
-#define LOG_F64(field_name, value) ((struct log_field){.name = (field_name), .kind = LOG_FIELD_F64, .f64 = (value)})
+#define LOG_U64(field_name, value)                                                                 \
+    ((struct log_field){.name = (field_name), .kind = LOG_FIELD_U64, .u64 = (value)})
+#define LOG_I64(field_name, value)                                                                 \
+    ((struct log_field){.name = (field_name), .kind = LOG_FIELD_I64, .i64 = (value)})
+#define LOG_F64(field_name, value)                                                                 \
+    ((struct log_field){.name = (field_name), .kind = LOG_FIELD_F64, .f64 = (value)})
 
 void log_write(enum log_level level, const char *event, const struct log_field *fields, unsigned n);
 /* log_event(LOG_INFO, "model loaded", LOG_STR("model", name), LOG_U64("version", v)); at least one
  * field. */
 #define log_event(level, event, ...)                                                               \
-    log_write((level), (event), (const struct log_field[]){__VA_ARGS__},                           \
-              (unsigned)(sizeof((const struct log_field[]){__VA_ARGS__}) / sizeof(struct log_field)))
+    log_write(                                                                                     \
+        (level), (event), (const struct log_field[]){__VA_ARGS__},                                 \
+        (unsigned)(sizeof((const struct log_field[]){__VA_ARGS__}) / sizeof(struct log_field)))
 void log_plain(enum log_level level, const char *event);
 
 #endif

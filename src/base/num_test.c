@@ -136,6 +136,39 @@ static void real_numbers(void **state) {
     assert_false(num_parse_f64(STR("1\0"), &value));
 }
 
+static void decimals(void **state) {
+    static const struct {
+        const char *text;
+        double value;
+        bool ok;
+    } rows[] = {
+        {"1", 1, true},      {"+1.5", 1.5, true}, {"-1.5e3", -1500, true}, {".5", 0.5, true},
+        {"-.5", -0.5, true}, {"5.", 5, true},     {"5.e2", 500, true},     {"007.50", 7.5, true},
+        {"000", 0, true},    {"-0", -0.0, true},  {"1E+2", 100, true},     {"", 0, false},
+        {"+", 0, false},     {"-", 0, false},     {".", 0, false},         {"-.", 0, false},
+        {".e1", 0, false},   {"e1", 0, false},    {"1e", 0, false},        {"+-1", 0, false},
+        {"1.2.3", 0, false}, {"1 ", 0, false},    {"0x1", 0, false},       {"1f", 0, false},
+        {"inf", 0, false},   {"1e400", 0, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        double value = 77;
+        if (num_parse_decimal(str_of(rows[i].text), &value) != rows[i].ok) {
+            fail_msg("\"%s\" should be %s", rows[i].text, rows[i].ok ? "taken" : "refused");
+        }
+        if (rows[i].ok && memcmp(&value, &rows[i].value, sizeof(value)) != 0) {
+            fail_msg("\"%s\" gave %.17g", rows[i].text, value);
+        }
+    }
+    char text[5000];
+    double value;
+    memset(text, '0', sizeof(text));
+    for (size_t n = 4080; n <= sizeof(text); n++) {
+        text[0] = '.'; /* one character more than it was given goes to num_parse_f64 */
+        assert_int_equal(num_parse_decimal(str_make(text, n), &value), n <= 4094);
+    }
+}
+
 static void sizes(void **state) {
     static const struct row_u64 rows[] = {
         {"0", 0, true},
@@ -219,9 +252,13 @@ static void printing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unsigned_numbers), cmocka_unit_test(signed_numbers),
-        cmocka_unit_test(real_numbers),     cmocka_unit_test(sizes),
-        cmocka_unit_test(durations),        cmocka_unit_test(printing),
+        cmocka_unit_test(unsigned_numbers),
+        cmocka_unit_test(signed_numbers),
+        cmocka_unit_test(real_numbers),
+        cmocka_unit_test(decimals),
+        cmocka_unit_test(sizes),
+        cmocka_unit_test(durations),
+        cmocka_unit_test(printing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,8 +55,8 @@ struct infer_response {
     struct params params;
     struct tensor *outputs;
     size_t n_outputs;
-    void (*release)(
-        void *cookie); /* returns the outputs' bytes to the backend; any thread; may be NULL */
+    /* Returns the outputs' bytes to the backend. Any thread. May be NULL. */
+    void (*release)(void *cookie);
     void *cookie;
 };
 
