@@ -1,0 +1,278 @@
+/* The client over real sockets, against a server that does what each test scripts: it accepts a
+ * number of connections and on each reads requests (up to an empty line) and sends texts. Loopback
+ * and a Unix socket in a folder of the test's own; no time is asserted. */
+#include "client/client.h"
+
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define OK_TEXT "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+enum { MAX_STEPS = 8 };
+
+/* Far longer than anything here takes. */
+#define PATIENCE_NS UINT64_C(20000000000)
+
+/* A connection's script: before each text a request is read; NULL ends it with the connection. */
+struct script {
+    const char *texts[MAX_STEPS];
+    bool read_nothing; /* sends the first text at once */
+    bool hold;         /* keeps the connection open until the client has closed it */
+};
+
+struct server {
+    int listener;
+    pthread_t thread;
+    const struct script *scripts;
+    size_t n_scripts;
+    size_t n_requests;
+};
+
+/* Reads a head. Returns: false at the end of the connection. */
+static bool read_request(int fd) {
+    char last[4] = "";
+    char c;
+    while (recv(fd, &c, 1, 0) == 1) {
+        memmove(last, last + 1, 3);
+        last[3] = c;
+        if (memcmp(last, "\r\n\r\n", 4) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void play(struct server *server, int fd, const struct script *script) {
+    for (size_t i = 0; i < MAX_STEPS && script->texts[i]; i++) {
+        if (!script->read_nothing && !read_request(fd)) {
+            return;
+        }
+        server->n_requests++;
+        size_t n = strlen(script->texts[i]);
+        if (send(fd, script->texts[i], n, MSG_NOSIGNAL) != (ssize_t)n) {
+            return;
+        }
+    }
+    if (script->read_nothing) {
+        /* the rest of a request that is not wanted: half-close, then read what comes */
+        char drop[65536];
+        shutdown(fd, SHUT_WR);
+        while (recv(fd, drop, sizeof(drop), 0) > 0) {
+        }
+    }
+    if (script->hold) {
+        while (read_request(fd)) {
+        }
+    }
+}
+
+static void *serve(void *argument) {
+    struct server *server = argument;
+    for (size_t i = 0; i < server->n_scripts; i++) {
+        int fd = accept(server->listener, NULL, NULL);
+        if (fd < 0) {
+            break;
+        }
+        play(server, fd, &server->scripts[i]);
+        close(fd);
+    }
+    return NULL;
+}
+
+static void start_server(struct server *server, const struct sockaddr *address, socklen_t n_bytes,
+                         const struct script *scripts, size_t n_scripts) {
+    *server = (struct server){.scripts = scripts, .n_scripts = n_scripts};
+    server->listener = socket(address->sa_family, SOCK_STREAM, 0);
+    assert_true(server->listener >= 0);
+    assert_int_equal(bind(server->listener, address, n_bytes), 0);
+    assert_int_equal(listen(server->listener, 8), 0);
+    assert_int_equal(pthread_create(&server->thread, NULL, serve, server), 0);
+}
+
+/* Starts a server on a free port. Returns: a client of it. */
+static struct client *start(struct server *server, const struct script *scripts, size_t n_scripts,
+                            uint64_t timeout_ns) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n_bytes = sizeof(address);
+    start_server(server, (const struct sockaddr *)&address, n_bytes, scripts, n_scripts);
+    assert_int_equal(getsockname(server->listener, (struct sockaddr *)&address, &n_bytes), 0);
+    char url[64];
+    snprintf(url, sizeof(url), "http://127.0.0.1:%u", (unsigned)ntohs(address.sin_port));
+    struct client_options options = {.url = str_of(url),
+                                     .connect_timeout_ns = PATIENCE_NS,
+                                     .timeout_ns = timeout_ns,
+                                     .max_answer_bytes = 1000};
+    struct client *client;
+    struct error err;
+    assert_int_equal(client_new(&options, &client, &err), ST_OK);
+    return client;
+}
+
+static void stop(struct server *server, struct client *client) {
+    client_free(client);
+    shutdown(server->listener, SHUT_RDWR);
+    assert_int_equal(pthread_join(server->thread, NULL), 0);
+    close(server->listener);
+}
+
+static const struct piece request = {"GET /v2 HTTP/1.1\r\nHost: a\r\n\r\n", 29};
+
+static enum status ask(struct client *client, struct error *err) {
+    return client_exchange(client, (struct client_message){&request, 1}, 0, err);
+}
+
+static void keeps_the_connection(void **state) {
+    (void)state;
+    static const struct script scripts[] = {{.texts = {OK_TEXT, OK_TEXT, OK_TEXT}}};
+    struct server server;
+    struct error err = {0};
+    struct client *client = start(&server, scripts, 1, PATIENCE_NS);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(ask(client, &err), ST_OK);
+        assert_int_equal(client_session_status(client_answer(client)), 200);
+        assert_true(str_is(client_session_body(client_answer(client)), "ok"));
+    }
+    stop(&server, client);
+    assert_int_equal(server.n_requests, 3);
+}
+
+/* The server ended the connection between two requests, or as the second one came: it is sent
+ * again. */
+static void repeats_on_a_new_connection(void **state) {
+    (void)state;
+    static const struct script scripts[] = {{.texts = {OK_TEXT, ""}}, {.texts = {OK_TEXT}}};
+    struct server server;
+    struct error err = {0};
+    struct client *client = start(&server, scripts, 2, PATIENCE_NS);
+    assert_int_equal(ask(client, &err), ST_OK);
+    if (ask(client, &err) != ST_OK) {
+        fail_msg("%s", err.text);
+    }
+    stop(&server, client);
+    assert_int_equal(server.n_requests, 3);
+}
+
+/* A byte of an answer came: the request may have been done, so it is not sent again. */
+static void does_not_repeat_behind_an_answer(void **state) {
+    (void)state;
+    static const struct script scripts[] = {{.texts = {OK_TEXT, "H"}}, {.texts = {OK_TEXT}}};
+    struct server server;
+    struct error err = {0};
+    struct client *client = start(&server, scripts, 2, PATIENCE_NS);
+    assert_int_equal(ask(client, &err), ST_OK);
+    assert_int_equal(ask(client, &err), ST_BAD_ANSWER);
+    assert_non_null(strstr(err.text, "in the middle"));
+    assert_int_equal(ask(client, &err), ST_OK);
+    stop(&server, client);
+    assert_int_equal(server.n_requests, 3);
+}
+
+/* Nor is the first request of a connection. */
+static void does_not_repeat_the_first(void **state) {
+    (void)state;
+    static const struct script scripts[] = {{.texts = {""}}, {.texts = {OK_TEXT}}};
+    struct server server;
+    struct error err = {0};
+    struct client *client = start(&server, scripts, 2, PATIENCE_NS);
+    assert_int_equal(ask(client, &err), ST_BAD_ANSWER);
+    assert_non_null(strstr(err.text, "without an answer"));
+    stop(&server, client);
+    assert_int_equal(server.n_requests, 1);
+}
+
+static void gives_up(void **state) {
+    (void)state;
+    static const struct script scripts[] = {{.texts = {"HTTP/1.1 200 OK\r\n"}, .hold = true}};
+    struct server server;
+    struct error err = {0};
+    struct client *client = start(&server, scripts, 1, UINT64_C(50000000));
+    assert_int_equal(ask(client, &err), ST_DEADLINE_EXCEEDED);
+    assert_non_null(strstr(err.text, "timed out"));
+    stop(&server, client);
+}
+
+/* The server answers and wants no more of the request: the answer is read although it is not
+ * sent. */
+static void reads_an_early_answer(void **state) {
+    (void)state;
+    static const struct script scripts[] = {
+        {.texts = {"HTTP/1.1 413 x\r\nContent-Length: 3\r\nConnection: close\r\n\r\nbig"},
+         .read_nothing = true}};
+    struct server server;
+    struct error err = {0};
+    size_t n_bytes = 16 << 20;
+    char *big = calloc(1, n_bytes);
+    assert_non_null(big);
+    struct piece pieces[] = {request, {big, n_bytes}};
+    struct client *client = start(&server, scripts, 1, PATIENCE_NS);
+    struct client_message message = {pieces, 2};
+    if (client_exchange(client, message, 0, &err) != ST_OK) {
+        fail_msg("%s", err.text);
+    }
+    assert_int_equal(client_session_status(client_answer(client)), 413);
+    assert_true(str_is(client_session_body(client_answer(client)), "big"));
+    stop(&server, client);
+    free(big);
+}
+
+static void nobody_listens(void **state) {
+    (void)state;
+    struct server server;
+    struct error err = {0};
+    struct client *client = start(&server, NULL, 0, PATIENCE_NS);
+    assert_int_equal(pthread_join(server.thread, NULL), 0);
+    close(server.listener);
+    assert_int_equal(ask(client, &err), ST_IO);
+    assert_non_null(strstr(err.text, "no connection to 127.0.0.1:"));
+    client_free(client);
+}
+
+static void unix_socket(void **state) {
+    (void)state;
+    static const struct script scripts[] = {{.texts = {OK_TEXT, OK_TEXT}}};
+    char folder[] = "/tmp/sluice-client-XXXXXX", url[128];
+    struct server server;
+    struct error err = {0};
+    assert_non_null(mkdtemp(folder));
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s/s", folder);
+    start_server(&server, (const struct sockaddr *)&address, sizeof(address), scripts, 1);
+    snprintf(url, sizeof(url), "http+unix:%s", address.sun_path);
+    struct client_options options = {.url = str_of(url),
+                                     .connect_timeout_ns = PATIENCE_NS,
+                                     .timeout_ns = PATIENCE_NS,
+                                     .max_answer_bytes = 1000};
+    struct client *client;
+    assert_int_equal(client_new(&options, &client, &err), ST_OK);
+    assert_int_equal(ask(client, &err), ST_OK);
+    assert_int_equal(ask(client, &err), ST_OK);
+    stop(&server, client);
+    unlink(address.sun_path);
+    rmdir(folder);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keeps_the_connection),
+        cmocka_unit_test(repeats_on_a_new_connection),
+        cmocka_unit_test(does_not_repeat_behind_an_answer),
+        cmocka_unit_test(does_not_repeat_the_first),
+        cmocka_unit_test(gives_up),
+        cmocka_unit_test(reads_an_early_answer),
+        cmocka_unit_test(nobody_listens),
+        cmocka_unit_test(unix_socket),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
