@@ -1,0 +1,64 @@
+"""What every test over a live server may ask for."""
+import itertools
+import os
+
+import pytest
+
+from lib import repository
+from lib.server import Server
+
+
+@pytest.fixture(scope="session")
+def repositories(tmp_path_factory):
+    """kind → folder of that repository, written when first asked for."""
+    written = {}
+
+    def find(kind):
+        if kind not in written:
+            written[kind] = repository.write(
+                kind, os.path.join(tmp_path_factory.mktemp("models"), kind))
+        return written[kind]
+    return find
+
+
+@pytest.fixture(scope="session")
+def default_server(tmp_path_factory, repositories):
+    """The server that all tests share which need none of their own."""
+    server = Server(tmp_path_factory.mktemp("server"),
+                    ["--model-repository", repositories("default")])
+    try:
+        yield server
+        server.stop()
+    finally:
+        server.kill()
+
+
+@pytest.fixture
+def server(default_server):
+    """The shared server; nothing may be in flight or held when the test has ended."""
+    assert default_server.process.poll() is None, default_server.log_text()
+    yield default_server
+    default_server.wait_at_rest()
+    default_server.check_log()
+
+
+@pytest.fixture
+def start_server(tmp_path):
+    """Starts servers of the test's own: start_server(flag, …, listen=…). They are ended with SIGTERM,
+    and checked, when the test has not ended them."""
+    started = []
+    counter = itertools.count()
+
+    def start(*args, **options):
+        folder = tmp_path / f"server{next(counter)}"
+        folder.mkdir()
+        started.append(Server(folder, args, **options))
+        return started[-1]
+    try:
+        yield start
+        for server in started:
+            if server.process.returncode is None:
+                server.stop()
+    finally:
+        for server in started:
+            server.kill()

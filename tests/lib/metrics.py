@@ -1,0 +1,48 @@
+"""The server's own numbers, read over HTTP: what must be back to nothing when nothing is asked."""
+import re
+import time
+
+from lib import http1
+
+LINE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(\{[^}]*\})? (-?[0-9.eE+-]+|NaN|[+-]Inf)")
+
+# Gauge → what the request that asks adds to it.
+AT_REST = {
+    "sluice_requests_in_flight": 1,
+    "sluice_body_bytes_in_flight": 0,
+    "sluice_outputs_held": 0,
+    "sluice_connections": 1,
+}
+
+
+def read(address):
+    """Returns: a dict of name → number; a line that is not Prometheus text is an error."""
+    answer = http1.request(address, "GET", "/metrics")
+    assert answer.status == 200, str(answer)
+    numbers = {}
+    for line in answer.body.decode("ascii").splitlines():
+        if line and not line.startswith("#"):
+            match = LINE.fullmatch(line)
+            assert match, f"not a line of metrics: {line!r}"
+            numbers[match[1] + (match[2] or "")] = float(match[3])
+    return numbers
+
+
+def wait_until(address, fits, what, patience=http1.PATIENCE):
+    """Asks until `fits(numbers)`; a gauge may move a moment after the answer that it belongs to."""
+    end = time.monotonic() + patience
+    while True:
+        numbers = read(address)
+        if fits(numbers):
+            return numbers
+        assert time.monotonic() < end, f"expected {what}, got {numbers}"
+        time.sleep(0.02)
+
+
+def wait_at_rest(address, arenas=None):
+    """Nothing in flight, nothing held, and (where given) as many arenas as there were."""
+    def fits(numbers):
+        if arenas is not None and numbers["sluice_arenas"] > arenas:
+            return False
+        return all(numbers[name] <= own for name, own in AT_REST.items())
+    return wait_until(address, fits, f"gauges at most {AT_REST} and {arenas} arenas")

@@ -1,0 +1,163 @@
+"""Starts `sluice serve`, and ends it the way an operator would. A server that a test started must
+leave with exit code 0, without a word from a sanitizer and without an error in its log, unless the
+test says which error it expects."""
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+from lib import http1, metrics
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SANITIZER = re.compile(r"(Address|Leak|Thread|Memory|UndefinedBehavior)Sanitizer|runtime error: ")
+
+
+def build():
+    """The build under test, from SLUICE_BUILD."""
+    return os.path.join(ROOT, os.environ.get("SLUICE_BUILD", "build"))
+
+
+def binary():
+    return os.path.join(build(), "sluice")
+
+
+class Server:
+    """A running server. `folder` is a new folder of the test's own: log and ready file go there.
+    `wait` says for what: "ready", "loaded" (ready or not), "listening" or "nothing"."""
+
+    def __init__(self, folder, args=(), listen=("127.0.0.1:0",), wait="ready", environment=None):
+        self.folder = str(folder)
+        self.log_file = os.path.join(self.folder, "log")
+        self.ready_file = os.path.join(self.folder, "ready")
+        self.expected_errors = []
+        self.addresses = []
+        self.arenas = None
+        if os.path.exists(self.ready_file):
+            os.unlink(self.ready_file)
+        command = [binary(), "serve", "--ready-file", self.ready_file, "--log-format", "json"]
+        for address in listen:
+            command += ["--http", address]
+        self.command = command + [str(arg) for arg in args]
+        with open(self.log_file, "wb") as log:
+            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log,
+                                            stderr=log, cwd=self.folder,
+                                            env={**os.environ, **(environment or {})})
+        wait_until = {"ready": self.wait_ready, "loaded": self.wait_loaded,
+                      "listening": self.wait_listening, "nothing": lambda: None}
+        try:
+            wait_until[wait]()
+        except BaseException:
+            self.kill()
+            raise
+
+    @property
+    def address(self):
+        return self.addresses[0]
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def wait_for(self, fits, what):
+        """Waits until `fits()` is true while the server lives."""
+        end = time.monotonic() + http1.PATIENCE
+        while not fits():
+            if self.process.poll() is not None:
+                raise AssertionError(f"expected {what}, but the server ended with"
+                                     f" {self.process.returncode}:\n{self.log_text()}")
+            if time.monotonic() > end:
+                self.kill()
+                raise AssertionError(f"expected {what} within {http1.PATIENCE} s:\n"
+                                     f"{self.log_text()}")
+            time.sleep(0.01)
+
+    def wait_listening(self):
+        """It listens before its models are loaded; the log says where."""
+        self.wait_for(lambda: any("http" in line for line in self.log_lines()), "a listener")
+        self.addresses = [line["http"] for line in self.log_lines() if "http" in line]
+
+    def wait_ready(self):
+        self.wait_for(lambda: os.path.exists(self.ready_file), "a ready file")
+        self.addresses = addresses_in(self.ready_file)
+        self.arenas = metrics.read(self.address)["sluice_arenas"]
+
+    def wait_loaded(self):
+        """Loading has ended, well or badly: a server that isn't ready writes no ready file."""
+        self.wait_for(lambda: "loading has ended" in self.log_text(), "the end of loading")
+        self.wait_listening()
+        self.arenas = metrics.read(self.address)["sluice_arenas"]
+
+    def signal(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+
+    def wait_exit(self, patience=http1.PATIENCE):
+        try:
+            return self.process.wait(patience)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"still running after {patience} s:\n{self.log_text()}") from None
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def stop(self):
+        """Ends it with SIGTERM and holds it to what this file promises."""
+        if self.process.poll() is None:
+            self.signal()
+        code = self.wait_exit()
+        assert code == 0, f"exit code {code} after SIGTERM:\n{self.log_text()}"
+        self.check_log()
+
+    def log_text(self):
+        with open(self.log_file, encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def log_lines(self):
+        """The log as objects. What is not one (a sanitizer's report, a library's own words) is an
+        object with `raw`."""
+        lines = []
+        for line in self.log_text().splitlines():
+            try:
+                lines.append(json.loads(line))
+            except ValueError:
+                lines.append({"raw": line})
+        return lines
+
+    def expect_error(self, text):
+        """An error that holds `text` is what the test is about."""
+        self.expected_errors.append(text)
+
+    def check_log(self):
+        text = self.log_text()
+        assert not SANITIZER.search(text), text
+        for line in self.log_lines():
+            if "raw" in line:
+                raise AssertionError(f"not a line of the log: {line['raw']!r}\n{text}")
+            if line.get("level") == "error":
+                if not any(wanted in json.dumps(line) for wanted in self.expected_errors):
+                    raise AssertionError(f"an error in the log that nobody expects: {line}")
+
+    def rss_bytes(self):
+        with open(f"/proc/{self.pid}/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def wait_at_rest(self):
+        return metrics.wait_at_rest(self.address, self.arenas)
+
+
+def addresses_in(ready_file):
+    """A ready file has one bound address a line: http://HOST:PORT or http+unix:/path."""
+    with open(ready_file, encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    return [line.removeprefix("http://").removeprefix("http+") for line in lines]
+
+
+def run(*args, patience=http1.PATIENCE, **options):
+    """Runs `sluice ARGS` to its end. Returns: the CompletedProcess, output as text."""
+    return subprocess.run([binary(), *map(str, args)], stdin=subprocess.DEVNULL, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=patience,
+                          check=False, **options)
