@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "cli/commands.h"
 #include "cli/ready_file.h"
 #include "loop/clock.h"
 #include "net/descriptors.h"
