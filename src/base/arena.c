@@ -1,7 +1,7 @@
-/* The memory of one request. Small blocks are bumps in chunks of 4 KiB, which come from and go back to
- * the thread's cache; a large block is a malloc of its own, so that a body that grows can use
- * realloc (which moves pages, not bytes) and so that it goes back to the system at once. It refuses to
- * be shared between threads. */
+/* The memory of one request. Small blocks are bumps in chunks of 4 KiB, which come from and go back
+ * to the thread's cache; a large block is a malloc of its own, so that a body that grows can use
+ * realloc (which moves pages, not bytes) and so that it goes back to the system at once. It refuses
+ * to be shared between threads. */
 #include "base/arena.h"
 
 #include <assert.h>

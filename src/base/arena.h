@@ -25,7 +25,8 @@ void arena_cache_free(struct arena_cache *cache);
 /* Makes an arena whose total (chunks of 4 KiB and large blocks) may not exceed `limit_bytes` (0: no
  * limit; the first chunk is always granted).
  * The arena itself lives in its first chunk. Returns: NULL when memory is out.
- * Thread: `cache` must be the calling thread's; arena_free must then be called on that same thread. */
+ * Thread: `cache` must be the calling thread's; arena_free must then be called on that same
+ * thread. */
 struct arena *arena_new(struct arena_cache *cache, size_t limit_bytes);
 /* Frees everything. NULL is allowed. */
 void arena_free(struct arena *arena);
@@ -37,8 +38,8 @@ void *arena_alloc_aligned(struct arena *arena, size_t n_bytes, size_t alignment)
 /* n x size, zeroed, overflow checked. */
 void *arena_calloc(struct arena *arena, size_t n, size_t size);
 /* Grows or shrinks a block made by this arena: in place where it is the newest or large, else
- * copied. `old_bytes` is what was asked for. NULL `ptr` allocates. The result is aligned to 16 bytes,
- * whatever `ptr` was. On failure NULL, block unchanged. */
+ * copied. `old_bytes` is what was asked for. NULL `ptr` allocates. The result is aligned to 16
+ * bytes, whatever `ptr` was. On failure NULL, block unchanged. */
 void *arena_realloc(struct arena *arena, void *ptr, size_t old_bytes, size_t new_bytes);
 /* A copy of the bytes with a NUL behind them. Returns: ptr NULL when out of memory. */
 struct str arena_dup(struct arena *arena, struct str text);

@@ -1,5 +1,5 @@
-/* Appending to a block that grows by doubling. It refuses to make each caller check each append: the
- * first that fails sets `failed`, and the rest are dropped. */
+/* Appending to a block that grows by doubling. It refuses to make each caller check each append:
+ * the first that fails sets `failed`, and the rest are dropped. */
 #include "base/buf.h"
 
 #include <stdarg.h>

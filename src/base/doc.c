@@ -1,5 +1,5 @@
-/* A configuration file becomes a tree: the limits that hold for every format, JSON (which yyjson reads
- * itself), and no key twice in one object. It refuses to know what the keys mean. */
+/* A configuration file becomes a tree: the limits that hold for every format, JSON (which yyjson
+ * reads itself), and no key twice in one object. It refuses to know what the keys mean. */
 #include "base/doc.h"
 
 #include <errno.h>
@@ -24,6 +24,12 @@ static unsigned line_of(struct str text, size_t at) {
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
+/* What ends a number or a word and begins no value. */
+static bool is_between(char c) {
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == ',' || c == ':' || c == ']' ||
+           c == '}';
+}
+
 /* The end of the string or word that starts at `at` in valid JSON. */
 static size_t token_end(struct str text, size_t at) {
     if (text.ptr[at] == '"') {
@@ -32,14 +38,14 @@ static size_t token_end(struct str text, size_t at) {
         }
         return at + 1;
     }
-    while (at < text.len && !memchr(" \t\r\n,:]}", text.ptr[at], 8)) {
+    while (at < text.len && !is_between(text.ptr[at])) {
         at++;
     }
     return at;
 }
 
-/* Notes the line where each value starts. Values come in the text in the order of the tree: preorder,
- * keys included. `text` is valid JSON with doc->tree's values. */
+/* Notes the line where each value starts. Values come in the text in the order of the tree:
+ * preorder, keys included. `text` is valid JSON with doc->tree's values. */
 static enum status json_lines(const struct doc_source *source, struct doc *doc) {
     struct str text = source->text;
     unsigned line = 1, depth = 0;
@@ -56,7 +62,7 @@ static enum status json_lines(const struct doc_source *source, struct doc *doc) 
             }
             doc->lines[n++] = line;
             at++;
-        } else if (memchr("]},: \t\r\n", c, 8)) {
+        } else if (is_between(c)) {
             depth -= c == ']' || c == '}';
             line += c == '\n';
             at++;
@@ -234,7 +240,7 @@ enum status doc_load(enum doc_format format, const char *path, struct doc **out,
         return error_set(err, ST_IO, "%s: cannot open: %s", path, strerror(errno));
     }
     struct arena *arena = arena_new(NULL, 0);
-    struct buf text;
+    struct buf text = {0};
     enum status status = error_set(err, ST_NO_MEMORY, "%s: out of memory while reading", path);
     if (arena) {
         buf_init(&text, arena, 0);

@@ -1,6 +1,6 @@
-/* Configuration as a tree. YAML files, Triton's config.pbtxt (protobuf text format) and JSON are all
- * read into the same tree (yyjson's) and read from there by one typed reader, which names the path
- * and the line of what it rejects. It refuses to know any particular configuration.
+/* Configuration as a tree. YAML files, Triton's config.pbtxt (protobuf text format) and JSON are
+ * all read into the same tree (yyjson's) and read from there by one typed reader, which names the
+ * path and the line of what it rejects. It refuses to know any particular configuration.
  *
  * In YAML, plain scalars become numbers, booleans, null or strings as YAML 1.2's core schema says;
  * anchors and tags are refused. In the protobuf text format a field that is given once is a plain
@@ -21,8 +21,9 @@ enum doc_format { DOC_YAML, DOC_PBTXT, DOC_JSON };
 
 struct doc; /* a parsed file: the tree, the line of each value, the file's name for messages */
 
-/* Parses `text`. `name` is what messages call it ("models/digits/config.pbtxt"). Depth is limited to
- * 64 and the size to 4 MiB. Returns: ST_BAD_CONFIG with "NAME:LINE: …". Owns: *out until doc_free. */
+/* Parses `text`. `name` is what messages call it ("models/digits/config.pbtxt"). Depth is limited
+ * to 64 and the size to 4 MiB. Returns: ST_BAD_CONFIG with "NAME:LINE: …". Owns: *out until
+ * doc_free. */
 enum status doc_parse(enum doc_format format, const char *name, struct str text, struct doc **out,
                       struct error *err) __attribute__((warn_unused_result));
 /* Reads the file and parses it. Returns: also ST_IO. */
@@ -50,7 +51,8 @@ struct doc_node doc_at(const struct doc_node *node, size_t index);
 /* The line in the file, from 1. */
 unsigned doc_line(const struct doc_node *node);
 
-/* The typed readers: each leaves *out alone when the node is absent, and otherwise demands its type.
+/* The typed readers: each leaves *out alone when the node is absent, and otherwise demands its
+ * type.
  * Returns: ST_BAD_CONFIG with file, line, path, what was expected and what is there. */
 enum status doc_read_bool(const struct doc_node *node, bool *out, struct error *err);
 enum status doc_read_i64(const struct doc_node *node, int64_t min, int64_t max, int64_t *out,
@@ -60,8 +62,8 @@ enum status doc_read_f64(const struct doc_node *node, double *out, struct error 
 enum status doc_read_str(const struct doc_node *node, struct str *out, struct error *err);
 enum status doc_expect_object(const struct doc_node *node, struct error *err);
 
-/* Refuses members of `node` that are not among `names` (ending with NULL): "NAME:LINE: unknown field
- * \"input[0].dim\"; did you mean \"dims\"?". */
+/* Refuses members of `node` that are not among `names` (ending with NULL): "NAME:LINE: unknown
+ * field \"input[0].dim\"; did you mean \"dims\"?". */
 enum status doc_only(const struct doc_node *node, const char *const *names, struct error *err);
 /* Fills `err` with file, line, path and the formatted sentence. Returns: ST_BAD_CONFIG. */
 enum status doc_error(const struct doc_node *node, struct error *err, const char *format, ...)

@@ -1,6 +1,6 @@
-/* From a parser's values to yyjson's tree, with the line of each. yyjson keeps a finished tree as one
- * array in preorder (a key right before its value), so a line is found by a value's place in it. It
- * refuses to know any format. */
+/* From a parser's values to yyjson's tree, with the line of each. yyjson keeps a finished tree as
+ * one array in preorder (a key right before its value), so a line is found by a value's place in
+ * it. It refuses to know any format. */
 #include "base/doc_build.h"
 
 #include <assert.h>

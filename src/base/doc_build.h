@@ -1,5 +1,5 @@
-/* What the parsers of documents share: a tree of values under construction, and the finished document.
- * For the files doc*.c only; everybody else reads through doc.h. */
+/* What the parsers of documents share: a tree of values under construction, and the finished
+ * document. For the files doc*.c only; everybody else reads through doc.h. */
 #ifndef SLUICE_BASE_DOC_BUILD_H
 #define SLUICE_BASE_DOC_BUILD_H
 

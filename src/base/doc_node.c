@@ -1,5 +1,5 @@
-/* Reading a tree with types, and telling where in the file something is wrong. It refuses to convert: a
- * number in quotes is text. */
+/* Reading a tree with types, and telling where in the file something is wrong. It refuses to
+ * convert: a number in quotes is text. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -202,8 +202,8 @@ static size_t least(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-/* How many letters must be added, dropped, changed or swapped with their neighbour to make `b` of `a`
- * (optimal string alignment). */
+/* How many letters must be added, dropped, changed or swapped with their neighbour to make `b` of
+ * `a` (optimal string alignment). */
 static size_t edit_distance(struct str a, struct str b) {
     size_t rows[3][NAME_MAX_CHARS + 1];
     if (a.len > NAME_MAX_CHARS || b.len > NAME_MAX_CHARS) {

@@ -1,8 +1,9 @@
-/* The protobuf text format without its schema: messages, fields and lists, as config.pbtxt has them. A
- * field that is given several times, or as a list, becomes an array. It refuses what only a schema
- * could explain: extensions, Any, fields by number. */
+/* The protobuf text format without its schema: messages, fields and lists, as config.pbtxt has
+ * them. A field that is given several times, or as a list, becomes an array. It refuses what only a
+ * schema could explain: extensions, Any, fields by number. */
 #include "base/doc_pbtxt.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -259,7 +260,7 @@ static enum status read_name(struct pbtxt_reader *reader, struct str *name) {
 }
 
 static enum status read_field(struct pbtxt_reader *reader, struct doc_value *message) {
-    struct str name;
+    struct str name = {NULL, 0};
     struct doc_value *value = NULL;
     unsigned line = reader->line;
     enum status status = read_name(reader, &name);
@@ -269,6 +270,7 @@ static enum status read_field(struct pbtxt_reader *reader, struct doc_value *mes
     if (status != ST_OK) {
         return status;
     }
+    assert(value);
     value->key = name;
     value->key_line = line;
     doc_value_append(message, value);

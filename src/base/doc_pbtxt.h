@@ -1,6 +1,6 @@
-/* What the two halves of the protobuf text format's parser share: fields and messages (doc_pbtxt.c), and
- * scalars (doc_pbtxt_scalar.c). Clauses are sections of protobuf's "Text Format Language
- * Specification". */
+/* What the two halves of the protobuf text format's parser share: fields and messages
+ * (doc_pbtxt.c), and scalars (doc_pbtxt_scalar.c). Clauses are sections of protobuf's "Text Format
+ * Language Specification". */
 #ifndef SLUICE_BASE_DOC_PBTXT_H
 #define SLUICE_BASE_DOC_PBTXT_H
 

@@ -1,5 +1,5 @@
-/* Scalars of the protobuf text format: strings with their escapes, numbers of every base, words. A word
- * that names a truth or a special number is one; any other is an enum's name, kept as text. */
+/* Scalars of the protobuf text format: strings with their escapes, numbers of every base, words. A
+ * word that names a truth or a special number is one; any other is an enum's name, kept as text. */
 #include "base/doc_pbtxt.h"
 
 #include <math.h>

@@ -242,7 +242,8 @@ static void depth_is_limited(void **state) {
     assert_int_equal(parse_nested("m<", "", 40000, &err), ST_BAD_CONFIG);
 }
 
-/* Many fields, all the same and all different: joining them must not take the square of their number. */
+/* Many fields, all the same and all different: joining them must not take the square of their
+ * number. */
 static void many_fields(void **state) {
     enum { N = 100000 };
     (void)state;

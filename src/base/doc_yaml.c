@@ -1,6 +1,7 @@
-/* YAML: libyaml's events become values. Plain scalars are resolved by YAML 1.2's core schema (section
- * 10.3), so "yes", "on" and "012" are not what YAML 1.1 made of them. It refuses what a configuration
- * needs not: anchors, aliases, tags, keys that are no text, several documents in a file. */
+/* YAML: libyaml's events become values. Plain scalars are resolved by YAML 1.2's core schema
+ * (section 10.3), so "yes", "on" and "012" are not what YAML 1.1 made of them. It refuses what a
+ * configuration needs not: anchors, aliases, tags, keys that are no text, several documents in a
+ * file. */
 #include <math.h>
 #include <yaml.h>
 

@@ -1,6 +1,7 @@
-/* One event, one line, one write. A line is built in a fixed buffer no longer than what a pipe takes
- * in one piece, so that lines of several threads and processes never mix; a value that does not fit is
- * cut and ends in "…". It refuses to allocate, to buffer, and to know where standard error leads. */
+/* One event, one line, one write. A line is built in a fixed buffer no longer than what a pipe
+ * takes in one piece, so that lines of several threads and processes never mix; a value that does
+ * not fit is cut and ends in "…". It refuses to allocate, to buffer, and to know where standard
+ * error leads. */
 #include "base/log.h"
 
 #include <errno.h>
@@ -90,7 +91,8 @@ static bool is_control(const char *text, size_t n) {
            (n == 2 && c == 0xc2 && (unsigned char)text[1] < 0xa0);
 }
 
-/* Adds the character of `n` bytes at `text` (0: one byte that is none) as it stands inside quotes. */
+/* Adds the character of `n` bytes at `text` (0: one byte that is none) as it stands inside
+ * quotes. */
 static bool line_add_quoted(struct line *line, const char *text, size_t n) {
     char escape[8];
     const char *plain = n == 1 ? short_escape(text[0]) : NULL;

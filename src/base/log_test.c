@@ -157,8 +157,8 @@ static void levels(void **state) {
     }
 }
 
-/* At each length around the buffer's end the line is whole: short enough for one write to a pipe, one
- * newline, and in JSON still JSON. */
+/* At each length around the buffer's end the line is whole: short enough for one write to a pipe,
+ * one newline, and in JSON still JSON. */
 static void long_lines_are_cut_whole(void **state) {
     static const char *const fillers[] = {"x", "\n", "\xff", "\xc3\xa9", " "};
     (void)state;

@@ -1,6 +1,7 @@
 /* The registry of metrics. Only the thread that owns a block writes to it, with a relaxed load and
- * store, so that counting is a plain add; a reader takes the registry's lock, which only registering
- * and ending threads take too, and sums. A thread that ends folds its block into a shared total.
+ * store, so that counting is a plain add; a reader takes the registry's lock, which only
+ * registering and ending threads take too, and sums. A thread that ends folds its block into a
+ * shared total.
  *
  * The registry is the one thing here that is the process's own: what counts is everywhere and has
  * no handle to pass. It refuses labels and histograms: those belong to whoever has the objects. */

@@ -1,5 +1,5 @@
-/* Text to numbers and back. The kinds of number are few and each has one parser here, so that what a
- * header, a flag and a configuration accept cannot drift apart. It refuses what strtol forgives:
+/* Text to numbers and back. The kinds of number are few and each has one parser here, so that what
+ * a header, a flag and a configuration accept cannot drift apart. It refuses what strtol forgives:
  * leading spaces, signs, trailing text, wrapping round. */
 #include "base/num.h"
 
@@ -167,8 +167,8 @@ bool num_parse_bytes(struct str text, uint64_t *out) {
     return scale != 0 && !__builtin_mul_overflow(value, scale, out);
 }
 
-/* Takes ".5" from the front of `text`, if it is there: `part` of `whole`, a power of ten. At most nine
- * digits, finer than which nothing here is measured. */
+/* Takes ".5" from the front of `text`, if it is there: `part` of `whole`, a power of ten. At most
+ * nine digits, finer than which nothing here is measured. */
 static bool take_fraction(struct str *text, uint64_t *part, uint64_t *whole) {
     *part = 0;
     *whole = 1;

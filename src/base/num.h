@@ -8,15 +8,16 @@
 
 #include "base/str.h"
 
-/* Decimal digits only ("007" is 7). Returns: false when empty, another character, or over 2^64-1. */
+/* Decimal digits only ("007" is 7). Returns: false when empty, another character, or over
+ * 2^64-1. */
 bool num_parse_u64(struct str text, uint64_t *out);
 /* An optional '-' and decimal digits. */
 bool num_parse_i64(struct str text, int64_t *out);
-/* JSON's number grammar (no leading '+', no hexadecimal, no "inf" or "nan"); overflow to infinity is
- * false, underflow rounds. At most 4096 characters. */
+/* JSON's number grammar (no leading '+', no hexadecimal, no "inf" or "nan"); overflow to infinity
+ * is false, underflow rounds. At most 4096 characters. */
 bool num_parse_f64(struct str text, double *out);
-/* A decimal number as configuration files write it: num_parse_f64's, but with an optional leading '+',
- * leading zeros, and digits on one side of the point only (".5", "5."). */
+/* A decimal number as configuration files write it: num_parse_f64's, but with an optional leading
+ * '+', leading zeros, and digits on one side of the point only (".5", "5."). */
 bool num_parse_decimal(struct str text, double *out);
 /* Bytes: a whole number with an optional unit, B, KB, MB, GB (powers of 1000) or KiB, MiB, GiB
  * (powers of 1024), also K, M, G as the latter. */

@@ -1,5 +1,6 @@
-/* The rows of status.def as texts and codes, and the one place where an error's sentence is written.
- * It refuses to let anything into a sentence that could not go into a header, a log line or JSON. */
+/* The rows of status.def as texts and codes, and the one place where an error's sentence is
+ * written. It refuses to let anything into a sentence that could not go into a header, a log line
+ * or JSON. */
 #include "base/status.h"
 
 #include <assert.h>
@@ -58,7 +59,8 @@ static bool is_control(const char *text, size_t n) {
     return n == 2 && first == 0xc2 && (unsigned char)text[1] < 0xa0;
 }
 
-/* Bytes at the end of `text` that begin a character whose rest is not there; 0 when it ends well. */
+/* Bytes at the end of `text` that begin a character whose rest is not there; 0 when it ends
+ * well. */
 static size_t unfinished_tail(const char *text, size_t len) {
     for (size_t n = 1; n <= 3 && n <= len; n++) {
         unsigned char c = (unsigned char)text[len - n];

@@ -24,7 +24,8 @@ struct error {
 
 /* Fills `err` (NULL is allowed) with `status` and the formatted sentence. What a peer sent may be
  * formatted with %.*s: control characters and invalid UTF-8 are replaced by '?' so that the text
- * can go into any protocol and log. Returns: `status`, so that a caller can `return error_set(…)`. */
+ * can go into any protocol and log. Returns: `status`, so that a caller can `return
+ * error_set(…)`. */
 enum status error_set(struct error *err, enum status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 enum status error_setv(struct error *err, enum status status, const char *format, va_list args)

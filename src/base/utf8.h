@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Returns: the bytes (1 to 4) of the character that `data` begins with; 0 when there is none or it is not
- * well formed within `n_bytes`. */
+/* Returns: the bytes (1 to 4) of the character that `data` begins with; 0 when there is none or it
+ * is not well formed within `n_bytes`. */
 size_t utf8_next(const void *data, size_t n_bytes);
 /* Returns: `n_bytes` when all of it is valid, else the offset of the first byte that is not. */
 size_t utf8_valid_prefix(const void *data, size_t n_bytes);

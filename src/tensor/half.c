@@ -1,5 +1,5 @@
-/* FP16 and BF16 in integer arithmetic on the bits, so that the result is the same on every machine and
- * with every rounding mode. It refuses to round twice: a double goes to 16 bits in one step. */
+/* FP16 and BF16 in integer arithmetic on the bits, so that the result is the same on every machine
+ * and with every rounding mode. It refuses to round twice: a double goes to 16 bits in one step. */
 #include "tensor/half.h"
 
 #include <string.h>

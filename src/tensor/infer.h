@@ -37,14 +37,16 @@ struct infer_request {
 };
 
 /* Does the request fit the model? Names, counts, duplicates, datatypes, ranks and dimensions, one
- * batch size for all inputs and within max_batch_size, byte sizes, BYTES framing, BOOL bytes 0 or 1.
- * Fills `spec` of inputs and wanted outputs, and `batch`. Where it returns ST_OK, every size a backend
+ * batch size for all inputs and within max_batch_size, byte sizes, BYTES framing, BOOL bytes 0 or
+ * 1. Fills `spec` of inputs and wanted outputs, and `batch`. Where it returns ST_OK, every size a
+ *    backend
  * will see has been checked. */
 enum status infer_check(struct infer_request *request, const struct model_spec *model,
                         struct error *err) __attribute__((warn_unused_result));
 
 /* Makes every input's bytes aligned to its element: a piece that is not, or whose element straddles
- * two pieces, is copied into the arena and counted (METRIC_MISALIGNED_TOTAL, METRIC_COPIED_BYTES_TOTAL). */
+ * two pieces, is copied into the arena and counted (METRIC_MISALIGNED_TOTAL,
+ * METRIC_COPIED_BYTES_TOTAL). */
 enum status infer_align_copy(struct infer_request *request, struct error *err)
     __attribute__((warn_unused_result));
 

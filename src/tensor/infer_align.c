@@ -1,13 +1,13 @@
-/* Gives a backend elements at their own alignment. What already lies well is left where it lies; the
- * rest is copied and counted, so that a protocol which never places bodies well shows in the metrics.
- * It refuses to touch BYTES, whose elements have no alignment. */
+/* Gives a backend elements at their own alignment. What already lies well is left where it lies;
+ * the rest is copied and counted, so that a protocol which never places bodies well shows in the
+ * metrics. It refuses to touch BYTES, whose elements have no alignment. */
 #include <string.h>
 
 #include "base/metric.h"
 #include "tensor/infer.h"
 
-/* Pieces first … first + n - 1 hold `n_bytes`, a whole number of elements (the fewest pieces that do,
- * except at the end of a tensor of the wrong size, which infer_check refuses). */
+/* Pieces first … first + n - 1 hold `n_bytes`, a whole number of elements (the fewest pieces that
+ * do, except at the end of a tensor of the wrong size, which infer_check refuses). */
 struct run {
     size_t first;
     size_t n;

@@ -1,7 +1,7 @@
 /* Does a request fit its model? Everything a backend relies on is established here, once, whatever
- * protocol the request came by: which inputs are there, their datatypes, shapes and batch size, that
- * the bytes are as many as the shape says and are framed or valued as the datatype demands. It refuses
- * to mend a request, and to look at the bytes of numbers. */
+ * protocol the request came by: which inputs are there, their datatypes, shapes and batch size,
+ * that the bytes are as many as the shape says and are framed or valued as the datatype demands. It
+ * refuses to mend a request, and to look at the bytes of numbers. */
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>

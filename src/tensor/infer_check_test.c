@@ -472,7 +472,8 @@ static void rank_is_limited(void **state) {
     }
 }
 
-/* More inputs and outputs than fit a word: in reverse order, then with one missing, then one twice. */
+/* More inputs and outputs than fit a word: in reverse order, then with one missing, then one
+ * twice. */
 static void hundreds_of_tensors(void **state) {
     enum { N = 200 };
     static const unsigned char byte[1];

@@ -1,5 +1,5 @@
-/* Products of dimensions that never wrap round, and shapes as text. It refuses to guess: a -1 is only
- * ever a wildcard of a specification, never a size. */
+/* Products of dimensions that never wrap round, and shapes as text. It refuses to guess: a -1 is
+ * only ever a wildcard of a specification, never a size. */
 #include "tensor/shape.h"
 
 #include <string.h>

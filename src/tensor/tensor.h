@@ -1,6 +1,6 @@
-/* A tensor: name, datatype, shape and a view of its bytes, which are little-endian, row-major, without
- * padding (BYTES: see bytes.h). The bytes may lie in several pieces; whoever needs one piece gathers
- * them. It refuses to own anything. */
+/* A tensor: name, datatype, shape and a view of its bytes, which are little-endian, row-major,
+ * without padding (BYTES: see bytes.h). The bytes may lie in several pieces; whoever needs one
+ * piece gathers them. It refuses to own anything. */
 #ifndef SLUICE_TENSOR_TENSOR_H
 #define SLUICE_TENSOR_TENSOR_H
 
@@ -50,8 +50,8 @@ struct model_spec {
 
 /* Room for any name's text in a message; longer ones are cut. */
 enum { TENSOR_NAME_TEXT_BYTES = 100 };
-/* Prints `name` with quotes around it, NUL-terminated, for a message (which cleans it further). A name
- * may come from a peer and be of any length. Returns: `out`. */
+/* Prints `name` with quotes around it, NUL-terminated, for a message (which cleans it further). A
+ * name may come from a peer and be of any length. Returns: `out`. */
 const char *tensor_name_print(struct str name, char out[TENSOR_NAME_TEXT_BYTES]);
 
 /* Returns: the index, or SIZE_MAX. */
