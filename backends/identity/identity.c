@@ -115,8 +115,9 @@ const sluice_backend *sluice_backend_entry(const sluice_host *host) {
     if (host->abi != SLUICE_BACKEND_ABI || host->size < sizeof(*host)) {
         char text[128];
         snprintf(text, sizeof(text),
-                 "the identity backend is made for ABI %u, the server offers %u",
-                 (unsigned)SLUICE_BACKEND_ABI, (unsigned)host->abi);
+                 "the identity backend needs ABI %u and a host of %zu bytes; the server offers %u "
+                 "and %zu",
+                 (unsigned)SLUICE_BACKEND_ABI, sizeof(*host), (unsigned)host->abi, host->size);
         host->log(SLUICE_LOG_ERROR, "", text);
         return NULL;
     }

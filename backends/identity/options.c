@@ -62,6 +62,9 @@ static sluice_status fail_read(const sluice_param *param, struct options *option
 static void warn_of_unknown(const sluice_model_args *args, const sluice_param *param,
                             const sluice_host *host) {
     char text[256];
+    if (strncmp(param->name, "sluice.", 7) == 0) { /* the server's own */
+        return;
+    }
     snprintf(
         text, sizeof(text),
         "parameter %.80s is unknown to the identity backend and ignored (it knows delay_us, fail, "

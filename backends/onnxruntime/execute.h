@@ -1,0 +1,13 @@
+/* Running batches. */
+#ifndef SLUICE_ONNXRUNTIME_EXECUTE_H
+#define SLUICE_ONNXRUNTIME_EXECUTE_H
+
+#include <stddef.h>
+
+#include "onnxruntime/model.h"
+#include "sluice/backend.h"
+
+/* The function of sluice_backend of the same name: every request has its answer when it returns. */
+void execute(sluice_instance *instance, const sluice_request *const *requests, size_t n);
+
+#endif

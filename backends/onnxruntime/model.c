@@ -1,0 +1,102 @@
+/* Opening and closing models and instances; nothing here runs a request. */
+#include "onnxruntime/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+/* A model whose weights are in files of their own may be a directory with a model.onnx in it. */
+static const char *file_of(const char *path, char *text, size_t n_bytes) {
+    struct stat found;
+    if (stat(path, &found) != 0 || !S_ISDIR(found.st_mode)) {
+        return path;
+    }
+    int n = snprintf(text, n_bytes, "%s/model.onnx", path);
+    return n > 0 && (size_t)n < n_bytes ? text : path;
+}
+
+static sluice_status session_open(struct sluice_model *model, const sluice_model_args *args,
+                                  sluice_error *error) {
+    const struct ort *ort = model->ort;
+    char text[4096];
+    sluice_status status = options_init(&model->options, ort, args, error);
+    if (status != SLUICE_OK) {
+        return status;
+    }
+    return ort_check(ort,
+                     ort->api->CreateSession(ort->env, file_of(args->path, text, sizeof(text)),
+                                             model->options.session, &model->session),
+                     "ONNX Runtime can't load the model", error);
+}
+
+sluice_status model_open(const struct ort *ort, const sluice_model_args *args, sluice_model **model,
+                         sluice_error *error) {
+    *model = NULL;
+    struct sluice_model *opened = calloc(1, sizeof(*opened));
+    if (!opened) {
+        return error_set(error, SLUICE_NO_MEMORY, "no memory for the model");
+    }
+    opened->ort = ort;
+    sluice_status status = session_open(opened, args, error);
+    if (status == SLUICE_OK) {
+        status = signature_init(&opened->signature, ort, opened->session, error);
+    }
+    if (status != SLUICE_OK) {
+        model_close(opened);
+        return status;
+    }
+    *model = opened;
+    return SLUICE_OK;
+}
+
+void model_close(sluice_model *model) {
+    signature_fini(&model->signature);
+    model->ort->api->ReleaseSession(model->session);
+    options_fini(&model->options, model->ort);
+    free(model);
+}
+
+/* Returns: 0 when there is no memory; instance_close frees what there is. */
+static int arrays_make(struct sluice_instance *instance, size_t n_inputs, size_t n_outputs) {
+    instance->input_names = calloc(n_inputs + 1, sizeof(*instance->input_names));
+    instance->input_values = calloc(n_inputs + 1, sizeof(*instance->input_values));
+    instance->output_names = calloc(n_outputs + 1, sizeof(*instance->output_names));
+    instance->output_values = calloc(n_outputs + 1, sizeof(*instance->output_values));
+    instance->slots = calloc(n_outputs + 1, sizeof(*instance->slots));
+    instance->infos = calloc(n_outputs + 1, sizeof(*instance->infos));
+    instance->taken = calloc(n_outputs + 1, sizeof(*instance->taken));
+    instance->outputs = calloc(n_outputs + 1, sizeof(*instance->outputs));
+    return instance->input_names && instance->input_values && instance->output_names &&
+           instance->output_values && instance->slots && instance->infos && instance->taken &&
+           instance->outputs;
+}
+
+sluice_status instance_open(sluice_model *model, uint32_t index, sluice_instance **instance,
+                            sluice_error *error) {
+    *instance = NULL;
+    struct sluice_instance *opened = calloc(1, sizeof(*opened));
+    if (!opened) {
+        return error_set(error, SLUICE_NO_MEMORY, "no memory for instance %u", (unsigned)index);
+    }
+    opened->model = model;
+    if (!arrays_make(opened, model->signature.n_inputs, model->signature.n_outputs)) {
+        instance_close(opened);
+        return error_set(error, SLUICE_NO_MEMORY, "no memory for instance %u", (unsigned)index);
+    }
+    *instance = opened;
+    return SLUICE_OK;
+}
+
+void instance_close(sluice_instance *instance) {
+    gather_fini(&instance->gather);
+    free(instance->input_names);
+    free(instance->input_values);
+    free(instance->output_names);
+    free(instance->output_values);
+    free(instance->slots);
+    free(instance->infos);
+    free(instance->taken);
+    free(instance->outputs);
+    free(instance->live);
+    free(instance);
+}

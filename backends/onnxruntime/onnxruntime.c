@@ -1,0 +1,62 @@
+/* The onnxruntime backend: models in ONNX's format, run by ONNX Runtime on the CPU. This file is
+ * the entry and the table of functions; README.md says what the others do. */
+#include <stdio.h>
+
+#include "onnxruntime/execute.h"
+#include "onnxruntime/model.h"
+#include "onnxruntime/ort.h"
+#include "sluice/backend.h"
+
+/* The library, once per process, as its environment must be. sluice_backend_entry is called once,
+ * before everything else, and the functions of the table are not given the host again. */
+static struct ort the_ort;
+
+static sluice_status open_model(const sluice_model_args *args, sluice_model **model,
+                                sluice_error *error) {
+    return model_open(&the_ort, args, model, error);
+}
+
+static sluice_status model_describe(sluice_model *model, sluice_model_info *info,
+                                    sluice_error *error) {
+    (void)error;
+    info->platform = "onnxruntime_onnx";
+    info->inputs = model->signature.inputs;
+    info->n_inputs = model->signature.n_inputs;
+    info->outputs = model->signature.outputs;
+    info->n_outputs = model->signature.n_outputs;
+    return SLUICE_OK;
+}
+
+static const char *const extensions[] = {".onnx", NULL};
+
+static sluice_backend table = {
+    .size = sizeof(table),
+    .abi = SLUICE_BACKEND_ABI,
+    .name = "onnxruntime",
+    .extensions = extensions,
+    .model_open = open_model,
+    .model_describe = model_describe,
+    .model_close = model_close,
+    .instance_open = instance_open,
+    .instance_close = instance_close,
+    .execute = execute,
+};
+
+const sluice_backend *sluice_backend_entry(const sluice_host *host) {
+    sluice_error error;
+    if (host->abi != SLUICE_BACKEND_ABI || host->size < sizeof(*host)) {
+        snprintf(
+            error.text, sizeof(error.text),
+            "the onnxruntime backend needs ABI %u and a host of %zu bytes; the server offers %u "
+            "and %zu",
+            (unsigned)SLUICE_BACKEND_ABI, sizeof(*host), (unsigned)host->abi, host->size);
+        host->log(SLUICE_LOG_ERROR, "", error.text);
+        return NULL;
+    }
+    if (ort_init(&the_ort, host, &error) != SLUICE_OK) {
+        host->log(SLUICE_LOG_ERROR, "", error.text);
+        return NULL;
+    }
+    table.version = the_ort.version;
+    return &table;
+}

@@ -1,0 +1,279 @@
+/* Session and run options. Values are read strictly: all of them are text, and one that is not
+ * exactly what is expected fails the load. The table at the end of the readers is the list of keys;
+ * README.md explains them. */
+#include "onnxruntime/options.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What the parameters say, before it is handed to ONNX Runtime. */
+struct settings {
+    int intra_op_threads;
+    int inter_op_threads;
+    int parallel;
+    int level; /* a GraphOptimizationLevel */
+    int arena;
+    int exact; /* the arena grows by what is asked instead of doubling */
+    int pattern;
+    int shrink;
+};
+
+/* One key. `read` returns 0 when the value is not `expected`. */
+struct key {
+    const char *name;
+    const char *expected;
+    int (*read)(const struct key *key, const char *value, struct settings *settings);
+    size_t member; /* the offset in struct settings that `read` fills */
+};
+
+static int *member_of(const struct key *key, struct settings *settings) {
+    return (int *)(void *)((char *)settings + key->member);
+}
+
+/* 0 leaves what the server decided. */
+static int threads_read(const struct key *key, const char *value, struct settings *settings) {
+    int sum = 0;
+    size_t n = strlen(value);
+    for (size_t i = 0; i < n && i < 4; i++) {
+        if (value[i] < '0' || value[i] > '9') {
+            return 0;
+        }
+        sum = sum * 10 + (value[i] - '0');
+    }
+    if (n == 0 || n > 4 || sum > 1024) {
+        return 0;
+    }
+    if (sum > 0) {
+        *member_of(key, settings) = sum;
+    }
+    return 1;
+}
+
+static int flag_read(const struct key *key, const char *value, struct settings *settings) {
+    if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0) {
+        return 0;
+    }
+    *member_of(key, settings) = value[0] == '1';
+    return 1;
+}
+
+static int level_read(const struct key *key, const char *value, struct settings *settings) {
+    static const struct {
+        const char *word;
+        int level;
+    } levels[] = {{"disabled", ORT_DISABLE_ALL},
+                  {"basic", ORT_ENABLE_BASIC},
+                  {"extended", ORT_ENABLE_EXTENDED},
+                  {"all", ORT_ENABLE_ALL}};
+    for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++) {
+        if (strcmp(value, levels[i].word) == 0) {
+            *member_of(key, settings) = levels[i].level;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* There is one arena, the CPU's. */
+static int shrink_read(const struct key *key, const char *value, struct settings *settings) {
+    *member_of(key, settings) = 1;
+    return strcmp(value, "cpu:0") == 0;
+}
+
+static const struct key keys[] = {
+    {"intra_op_thread_count", "a number from 0 to 1024", threads_read,
+     offsetof(struct settings, intra_op_threads)},
+    {"inter_op_thread_count", "a number from 0 to 1024", threads_read,
+     offsetof(struct settings, inter_op_threads)},
+    {"execution_mode", "0 (sequential) or 1 (parallel)", flag_read,
+     offsetof(struct settings, parallel)},
+    {"graph_optimization_level", "disabled, basic, extended or all", level_read,
+     offsetof(struct settings, level)},
+    {"enable_mem_arena", "0 or 1", flag_read, offsetof(struct settings, arena)},
+    {"arena_extend_strategy", "0 (doubling) or 1 (what is asked)", flag_read,
+     offsetof(struct settings, exact)},
+    {"enable_mem_pattern", "0 or 1", flag_read, offsetof(struct settings, pattern)},
+    {"memory.enable_memory_arena_shrinkage", "cpu:0", shrink_read,
+     offsetof(struct settings, shrink)},
+};
+
+/* Entries of ONNX Runtime's own configuration, handed over as they are. It says nothing of a key it
+ * does not know, so that only these are let through. */
+static const char *const entries[] = {
+    "session.disable_prepacking",
+    "session.disable_quant_qdq",
+    "session.dynamic_block_base",
+    "session.enable_quant_qdq_cleanup",
+    "session.force_spinning_stop",
+    "session.inter_op.allow_spinning",
+    "session.intra_op.allow_spinning",
+    "session.intra_op_thread_affinities",
+    "session.qdqisint8allowed",
+    "session.set_denormal_as_zero",
+    "session.use_device_allocator_for_initializers",
+    "optimization.disable_specified_optimizers",
+    "optimization.enable_gelu_approximation",
+};
+
+static int entry_known(const char *name) {
+    for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++) {
+        if (strcmp(name, entries[i]) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static const struct key *key_find(const char *name) {
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        if (strcmp(name, keys[i].name) == 0) {
+            return &keys[i];
+        }
+    }
+    return NULL;
+}
+
+static void warn_of_unknown(const struct ort *ort, const sluice_model_args *args,
+                            const char *name) {
+    char text[192];
+    if (strncmp(name, "sluice.", 7) == 0) { /* the server's own */
+        return;
+    }
+    snprintf(text, sizeof(text),
+             "parameter %.100s is unknown to the onnxruntime backend and ignored", name);
+    ort->host->log(SLUICE_LOG_WARNING, args->name, text);
+}
+
+static sluice_status settings_read(struct settings *settings, const struct ort *ort,
+                                   const sluice_model_args *args, sluice_error *error) {
+    for (size_t i = 0; i < args->n_params; i++) {
+        const sluice_param *param = &args->params[i];
+        const struct key *key = key_find(param->name);
+        if (key && !key->read(key, param->string, settings)) {
+            return error_set(error, SLUICE_INVALID_ARGUMENT,
+                             "parameter %s: expected %s, got \"%.80s\"", key->name, key->expected,
+                             param->string);
+        }
+        if (!key && !entry_known(param->name)) {
+            warn_of_unknown(ort, args, param->name);
+        }
+    }
+    return SLUICE_OK;
+}
+
+/* What holds unless the model's parameters say otherwise. (Setting both would be a warning in the
+ * log.) */
+static OrtStatus *entry_default(const OrtApi *api, OrtSessionOptions *session,
+                                const sluice_model_args *args, const char *name,
+                                const char *value) {
+    for (size_t i = 0; i < args->n_params; i++) {
+        if (strcmp(args->params[i].name, name) == 0) {
+            return NULL;
+        }
+    }
+    return api->AddSessionConfigEntry(session, name, value);
+}
+
+static OrtStatus *entries_add(const OrtApi *api, OrtSessionOptions *session,
+                              const struct settings *settings, const sluice_model_args *args) {
+    /* Weights outside the arena go back to the system when the model is closed. */
+    const struct {
+        const char *name;
+        const char *value;
+    } defaults[] = {
+        {"session.intra_op.allow_spinning", args->may_spin ? "1" : "0"},
+        {"session.inter_op.allow_spinning", args->may_spin ? "1" : "0"},
+        {"session.use_device_allocator_for_initializers", "1"},
+        {"session.use_env_allocators", settings->arena && settings->exact ? "1" : "0"},
+    };
+    OrtStatus *result = NULL;
+    for (size_t i = 0; !result && i < sizeof(defaults) / sizeof(defaults[0]); i++) {
+        result = entry_default(api, session, args, defaults[i].name, defaults[i].value);
+    }
+    for (size_t i = 0; !result && i < args->n_params; i++) {
+        if (entry_known(args->params[i].name)) {
+            result =
+                api->AddSessionConfigEntry(session, args->params[i].name, args->params[i].string);
+        }
+    }
+    return result;
+}
+
+static OrtStatus *session_fill(const OrtApi *api, OrtSessionOptions *session,
+                               const struct settings *settings, const sluice_model_args *args) {
+    OrtStatus *result = api->SetIntraOpNumThreads(session, settings->intra_op_threads);
+    if (!result) {
+        result = api->SetInterOpNumThreads(session, settings->inter_op_threads);
+    }
+    if (!result) {
+        result = api->SetSessionExecutionMode(session,
+                                              settings->parallel ? ORT_PARALLEL : ORT_SEQUENTIAL);
+    }
+    if (!result) {
+        result =
+            api->SetSessionGraphOptimizationLevel(session, (GraphOptimizationLevel)settings->level);
+    }
+    if (!result) {
+        result = api->SetSessionLogId(session, args->name); /* names the model in the log */
+    }
+    if (!result && !settings->arena) {
+        result = api->DisableCpuMemArena(session);
+    }
+    if (!result && !settings->pattern) {
+        result = api->DisableMemPattern(session);
+    }
+    return result ? result : entries_add(api, session, settings, args);
+}
+
+/* Whatever goes wrong in a run is told to the request; the same again in the log, once per bad
+ * request, would only hide what matters there. */
+static OrtStatus *run_fill(const OrtApi *api, OrtRunOptions *run, const struct settings *settings) {
+    OrtStatus *result = api->RunOptionsSetRunLogSeverityLevel(run, ORT_LOGGING_LEVEL_FATAL);
+    if (!result && settings->shrink) {
+        result = api->AddRunConfigEntry(run, "memory.enable_memory_arena_shrinkage", "cpu:0");
+    }
+    return result;
+}
+
+/* An arena that doubles: its memory is used again for any smaller shape, and what is not used is
+ * never touched. One that grows by what is asked takes a new region for each new size, so that
+ * clients who send ever larger shapes would fill the memory. For the same reason no memory pattern
+ * is kept per shape. */
+static struct settings defaults(const sluice_model_args *args) {
+    return (struct settings){.intra_op_threads = (int)args->n_threads,
+                             .inter_op_threads = 1,
+                             .level = ORT_ENABLE_ALL,
+                             .arena = 1};
+}
+
+sluice_status options_init(struct options *options, const struct ort *ort,
+                           const sluice_model_args *args, sluice_error *error) {
+    const OrtApi *api = ort->api;
+    struct settings settings = defaults(args);
+    *options = (struct options){0};
+    sluice_status status = settings_read(&settings, ort, args, error);
+    if (status != SLUICE_OK) {
+        return status;
+    }
+    OrtStatus *result = api->CreateSessionOptions(&options->session);
+    if (!result) {
+        result = api->CreateRunOptions(&options->run);
+    }
+    if (!result) {
+        result = session_fill(api, options->session, &settings, args);
+    }
+    if (!result) {
+        result = run_fill(api, options->run, &settings);
+    }
+    status = ort_check(ort, result, "the session's options could not be set", error);
+    if (status != SLUICE_OK) {
+        options_fini(options, ort);
+    }
+    return status;
+}
+
+void options_fini(struct options *options, const struct ort *ort) {
+    ort->api->ReleaseSessionOptions(options->session);
+    ort->api->ReleaseRunOptions(options->run);
+    *options = (struct options){0};
+}

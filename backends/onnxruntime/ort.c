@@ -1,0 +1,159 @@
+/* The library's environment, its log and its errors. What it logs goes to the server's log, what it
+ * says in errors becomes one clean line; nothing here knows models. */
+#include "onnxruntime/ort.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+sluice_status error_set(sluice_error *error, sluice_status status, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(error->text, sizeof(error->text), format, args);
+    va_end(args);
+    return status;
+}
+
+/* Copies `text` with every run of blanks, line ends and control characters made one blank; cuts at
+ * a character's start when it does not fit. */
+static void one_line(const char *text, char *out, size_t n_bytes) {
+    size_t n = 0;
+    int gap = 0;
+    for (; *text && n + 2 < n_bytes; text++) {
+        unsigned char byte = (unsigned char)*text;
+        if (byte <= ' ' || byte == 0x7f) {
+            gap = n > 0;
+            continue;
+        }
+        if (gap) {
+            out[n++] = ' ';
+            gap = 0;
+        }
+        out[n++] = *text;
+    }
+    if (*text) { /* cut: not in the middle of a character */
+        while (n > 0 && ((unsigned char)*text & 0xc0) == 0x80) {
+            text--;
+            n--;
+        }
+    }
+    out[n] = '\0';
+}
+
+/* The codes are about files, requests and the library's own work; a status is about whose fault it
+ * is. */
+static sluice_status status_of(OrtErrorCode code) {
+    switch (code) {
+    case ORT_OK:
+        return SLUICE_OK;
+    case ORT_INVALID_ARGUMENT:
+    case ORT_INVALID_PROTOBUF:
+    case ORT_INVALID_GRAPH:
+        return SLUICE_INVALID_ARGUMENT;
+    case ORT_NO_SUCHFILE:
+    case ORT_NO_MODEL:
+        return SLUICE_NOT_FOUND;
+    case ORT_NOT_IMPLEMENTED:
+        return SLUICE_UNSUPPORTED;
+    case ORT_FAIL:
+    case ORT_ENGINE_ERROR:
+    case ORT_RUNTIME_EXCEPTION:
+    case ORT_MODEL_LOADED:
+    case ORT_EP_FAIL:
+        break;
+    }
+    return SLUICE_INTERNAL; /* and codes that are newer than the header */
+}
+
+sluice_status ort_check(const struct ort *ort, OrtStatus *result, const char *doing,
+                        sluice_error *error) {
+    if (!result) {
+        return SLUICE_OK;
+    }
+    char text[384];
+    sluice_status status = status_of(ort->api->GetErrorCode(result));
+    one_line(ort->api->GetErrorMessage(result), text, sizeof(text));
+    ort->api->ReleaseStatus(result);
+    return error_set(error, status, "%s: %s", doing, text);
+}
+
+static void log_forward(void *param, OrtLoggingLevel severity, const char *category,
+                        const char *logid, const char *code_location, const char *message) {
+    const struct ort *ort = param;
+    sluice_log_level level = severity >= ORT_LOGGING_LEVEL_ERROR     ? SLUICE_LOG_ERROR
+                             : severity == ORT_LOGGING_LEVEL_WARNING ? SLUICE_LOG_WARNING
+                             : severity == ORT_LOGGING_LEVEL_INFO    ? SLUICE_LOG_INFO
+                                                                     : SLUICE_LOG_DEBUG;
+    char text[1024];
+    (void)category;
+    (void)code_location;
+    one_line(message, text, sizeof(text));
+    ort->host->log(level, logid ? logid : "", text);
+}
+
+/* An arena for those sessions that want regions as large as what was asked for (options.c); each
+ * other session has its own. */
+static sluice_status arena_register(struct ort *ort, sluice_error *error) {
+    static const char *const keys[] = {"arena_extend_strategy"};
+    static const size_t values[] = {1}; /* kSameAsRequested */
+    static const char doing[] = "ONNX Runtime's memory arena could not be set up";
+    OrtArenaCfg *arena = NULL;
+    OrtMemoryInfo *info = NULL;
+    sluice_status status =
+        ort_check(ort, ort->api->CreateArenaCfgV2(keys, values, 1, &arena), doing, error);
+    if (status != SLUICE_OK) {
+        goto out;
+    }
+    status =
+        ort_check(ort, ort->api->CreateCpuMemoryInfo(OrtArenaAllocator, OrtMemTypeDefault, &info),
+                  doing, error);
+    if (status != SLUICE_OK) {
+        goto out;
+    }
+    status =
+        ort_check(ort, ort->api->CreateAndRegisterAllocator(ort->env, info, arena), doing, error);
+out:
+    ort->api->ReleaseMemoryInfo(info);
+    ort->api->ReleaseArenaCfg(arena);
+    return status;
+}
+
+static sluice_status environment_make(struct ort *ort, sluice_error *error) {
+    static const char doing[] = "ONNX Runtime could not be started";
+    const OrtApi *api = ort->api;
+    sluice_status status = ort_check(
+        ort,
+        api->CreateEnvWithCustomLogger(log_forward, ort, ORT_LOGGING_LEVEL_WARNING, "", &ort->env),
+        doing, error);
+    if (status == SLUICE_OK) {
+        status = arena_register(ort, error);
+    }
+    if (status == SLUICE_OK) {
+        status = ort_check(
+            ort, api->CreateCpuMemoryInfo(OrtDeviceAllocator, OrtMemTypeDefault, &ort->cpu), doing,
+            error);
+    }
+    if (status == SLUICE_OK) {
+        status = ort_check(ort, api->GetAllocatorWithDefaultOptions(&ort->allocator), doing, error);
+    }
+    return status;
+}
+
+sluice_status ort_init(struct ort *ort, const sluice_host *host, sluice_error *error) {
+    const OrtApiBase *base = OrtGetApiBase();
+    *ort = (struct ort){.host = host, .version = base->GetVersionString()};
+    ort->api = base->GetApi(ORT_API_VERSION);
+    if (!ort->api) {
+        return error_set(error, SLUICE_UNSUPPORTED,
+                         "libonnxruntime is version %s; 1.%d or newer is needed", ort->version,
+                         ORT_API_VERSION);
+    }
+    sluice_status status = environment_make(ort, error);
+    if (status != SLUICE_OK) {
+        ort->api->ReleaseMemoryInfo(ort->cpu);
+        if (ort->env) {
+            ort->api->ReleaseEnv(ort->env);
+        }
+    }
+    return status;
+}

@@ -1,0 +1,131 @@
+/* Strings with their lengths, in both directions. ONNX Runtime's string calls that end at a NUL are
+ * not used. */
+#include "onnxruntime/strings.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LENGTH_BYTES = 4 };
+
+/* Where reading has come to in the pieces of an input, which may be split anywhere. */
+struct cursor {
+    const sluice_piece *piece;
+    size_t n_pieces; /* from `piece` on */
+    size_t offset;   /* in `piece` */
+};
+
+/* Returns: 0 when fewer than `n_bytes` were left. */
+static int cursor_read(struct cursor *cursor, void *to, size_t n_bytes) {
+    unsigned char *out = to;
+    while (n_bytes > 0 && cursor->n_pieces > 0) {
+        size_t left = cursor->piece->n_bytes - cursor->offset;
+        size_t n = left < n_bytes ? left : n_bytes;
+        memcpy(out, (const unsigned char *)cursor->piece->data + cursor->offset, n);
+        out += n;
+        n_bytes -= n;
+        cursor->offset += n;
+        if (cursor->offset == cursor->piece->n_bytes) {
+            cursor->piece++;
+            cursor->n_pieces--;
+            cursor->offset = 0;
+        }
+    }
+    return n_bytes == 0;
+}
+
+/* The elements of one input become those of the tensor from *at on. The server has checked that
+ * lengths fit the input; that they do is not worth a crash here. */
+static OrtStatus *elements_fill(const struct ort *ort, const sluice_input *input, OrtValue *value,
+                                size_t *at) {
+    struct cursor cursor = {input->pieces, input->n_pieces, 0};
+    size_t left = input->n_bytes;
+    while (left > 0) {
+        uint32_t length = 0;
+        char *element = NULL;
+        if (left < LENGTH_BYTES || !cursor_read(&cursor, &length, LENGTH_BYTES) ||
+            length > left - LENGTH_BYTES) {
+            return ort->api->CreateStatus(ORT_INVALID_ARGUMENT, "BYTES end inside an element");
+        }
+        OrtStatus *result =
+            ort->api->GetResizedStringTensorElementBuffer(value, *at, length, &element);
+        if (result) {
+            return result;
+        }
+        if (!cursor_read(&cursor, element, length)) {
+            return ort->api->CreateStatus(ORT_INVALID_ARGUMENT, "BYTES end inside an element");
+        }
+        left -= LENGTH_BYTES + length;
+        (*at)++;
+    }
+    return NULL;
+}
+
+OrtStatus *strings_make(const struct ort *ort, const sluice_request *const *requests,
+                        size_t n_requests, size_t index, const int64_t *dims, OrtValue **value) {
+    size_t at = 0;
+    *value = NULL;
+    OrtStatus *result =
+        ort->api->CreateTensorAsOrtValue(ort->allocator, dims, requests[0]->inputs[index].rank,
+                                         ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING, value);
+    for (size_t i = 0; !result && i < n_requests; i++) {
+        result = elements_fill(ort, &requests[i]->inputs[index], *value, &at);
+    }
+    if (result) {
+        ort->api->ReleaseValue(*value);
+        *value = NULL;
+    }
+    return result;
+}
+
+/* The contents stand at the end of the block, one after another; each moves down to behind its
+ * length. It never moves over what was not read yet: what is written is always shorter than what is
+ * read by the lengths that are still to come. */
+static int frame(unsigned char *block, size_t n_bytes, const size_t *offsets, size_t count) {
+    const unsigned char *contents = block + count * LENGTH_BYTES;
+    size_t n_contents = n_bytes - count * LENGTH_BYTES;
+    for (size_t i = 0; i < count; i++) {
+        size_t length = (i + 1 < count ? offsets[i + 1] : n_contents) - offsets[i];
+        if (length > UINT32_MAX) {
+            return 0;
+        }
+        uint32_t prefix = (uint32_t)length;
+        unsigned char *to = block + i * LENGTH_BYTES + offsets[i];
+        memmove(to + LENGTH_BYTES, contents + offsets[i], length);
+        memcpy(to, &prefix, LENGTH_BYTES);
+    }
+    return 1;
+}
+
+sluice_status strings_take(const struct ort *ort, const OrtValue *value, size_t count,
+                           unsigned char **block, size_t *n_bytes, sluice_error *error) {
+    static const char doing[] = "strings could not be taken from ONNX Runtime";
+    size_t n_contents = 0, *offsets = NULL;
+    unsigned char *made = NULL;
+    sluice_status status =
+        ort_check(ort, ort->api->GetStringTensorDataLength(value, &n_contents), doing, error);
+    if (status != SLUICE_OK) {
+        return status;
+    }
+    *n_bytes = count * LENGTH_BYTES + n_contents;
+    offsets = calloc(count + 1, sizeof(*offsets));
+    made = malloc(*n_bytes + 1);
+    if (!offsets || !made) {
+        status = error_set(error, SLUICE_NO_MEMORY, "no memory for an output of strings");
+        goto out;
+    }
+    status = ort_check(ort,
+                       ort->api->GetStringTensorContent(value, made + count * LENGTH_BYTES,
+                                                        n_contents, offsets, count),
+                       doing, error);
+    if (status == SLUICE_OK && !frame(made, *n_bytes, offsets, count)) {
+        status = error_set(error, SLUICE_INTERNAL, "a string of an output is over 4 GiB");
+    }
+out:
+    free(offsets);
+    if (status == SLUICE_OK) {
+        *block = made;
+    } else {
+        free(made);
+    }
+    return status;
+}
