@@ -16,6 +16,11 @@
 
 struct client;
 
+/* What holds where a caller says nothing. */
+#define CLIENT_CONNECT_TIMEOUT_NS UINT64_C(10000000000)
+#define CLIENT_TIMEOUT_NS UINT64_C(60000000000)
+#define CLIENT_MAX_ANSWER_BYTES (UINT64_C(1) << 30)
+
 struct client_options {
     struct str url;
     uint64_t connect_timeout_ns; /* for connecting, within the exchange's own */
