@@ -42,6 +42,29 @@ def server(default_server):
     default_server.check_log()
 
 
+@pytest.fixture(scope="session")
+def client_models(tmp_path_factory, repositories):
+    """The server that real clients talk to: over TCP and a Unix socket, identity and ONNX models."""
+    folder = tmp_path_factory.mktemp("clients")
+    server = Server(folder, ["--model-repository", repositories("default"),
+                             "--model-repository", repositories("onnx-only")],
+                    listen=("127.0.0.1:0", f"unix:{folder}/socket"))
+    try:
+        yield server
+        server.stop()
+    finally:
+        server.kill()
+
+
+@pytest.fixture
+def client_server(client_models):
+    """The same for one test; nothing may be in flight or held when it has ended."""
+    assert client_models.process.poll() is None, client_models.log_text()
+    yield client_models
+    client_models.wait_at_rest()
+    client_models.check_log()
+
+
 @pytest.fixture
 def start_server(tmp_path):
     """Starts servers of the test's own: start_server(flag, …, listen=…). They are ended with SIGTERM,

@@ -133,11 +133,16 @@ def write_documents_raw(folder):
     write_document_raw(folder)
 
 
-def write_onnx(folder):
-    """What tests/models/make.py makes, and one model for the runner's good request."""
+def write_onnx_only(folder):
+    """What tests/models/make.py makes."""
     make = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "models",
                         "make.py")
     subprocess.run([sys.executable, make, folder], check=True)
+
+
+def write_onnx(folder):
+    """The same, and one model for the runner's good request."""
+    write_onnx_only(folder)
     write_identities(folder, ["id_fp32"])
 
 
@@ -162,6 +167,7 @@ KINDS = {
     "document-binary": write_documents_binary,
     "document-raw": write_documents_raw,
     "onnx": write_onnx,
+    "onnx-only": write_onnx_only,
     "broken": write_broken,
 }
 

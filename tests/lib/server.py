@@ -4,6 +4,7 @@ test says which error it expects."""
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import time
@@ -25,9 +26,10 @@ def binary():
 
 class Server:
     """A running server. `folder` is a new folder of the test's own: log and ready file go there.
-    `wait` says for what: "ready", "loaded" (ready or not), "listening" or "nothing"."""
+    `wait` says for what: "ready", "loaded" (ready or not), "listening" or "nothing";
+    `limits` are soft resource limits, a dict for setrlimit."""
 
-    def __init__(self, folder, args=(), listen=("127.0.0.1:0",), wait="ready", environment=None):
+    def __init__(self, folder, args=(), listen=("127.0.0.1:0",), wait="ready", limits=None):
         self.folder = str(folder)
         self.log_file = os.path.join(self.folder, "log")
         self.ready_file = os.path.join(self.folder, "ready")
@@ -43,7 +45,7 @@ class Server:
         with open(self.log_file, "wb") as log:
             self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log,
                                             stderr=log, cwd=self.folder,
-                                            env={**os.environ, **(environment or {})})
+                                            preexec_fn=lambda: lower_limits(limits or {}))
         wait_until = {"ready": self.wait_ready, "loaded": self.wait_loaded,
                       "listening": self.wait_listening, "nothing": lambda: None}
         try:
@@ -147,6 +149,19 @@ class Server:
 
     def wait_at_rest(self):
         return metrics.wait_at_rest(self.address, self.arenas)
+
+
+def lower_limits(limits):
+    """Sets soft limits, as a shell's ulimit would."""
+    for which, soft in limits.items():
+        resource.setrlimit(which, (soft, resource.getrlimit(which)[1]))
+
+
+def is_sanitized():
+    """Is the build under test one with a sanitizer?"""
+    with open(binary(), "rb") as file:
+        program = file.read()
+    return b"__asan_init" in program or b"__tsan_init" in program
 
 
 def addresses_in(ready_file):

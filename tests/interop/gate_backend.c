@@ -1,0 +1,99 @@
+/* A backend for tests, written from the public header alone: opening a model waits until the file that
+ * its parameter `gate` names exists. It refuses every request. */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "sluice/backend.h"
+
+static const sluice_host *the_host;
+
+struct sluice_model {
+    int unused;
+};
+
+struct sluice_instance {
+    int unused;
+};
+
+static struct sluice_model the_model;
+static struct sluice_instance the_instance;
+
+static const char *gate_of(const sluice_model_args *args) {
+    for (size_t i = 0; i < args->n_params; i++) {
+        if (strcmp(args->params[i].name, "gate") == 0) {
+            return args->params[i].string;
+        }
+    }
+    return NULL;
+}
+
+static sluice_status model_open(const sluice_model_args *args, sluice_model **model,
+                                sluice_error *error) {
+    const char *gate = gate_of(args);
+    *model = NULL;
+    if (!gate) {
+        snprintf(error->text, sizeof(error->text), "expected the parameter \"gate\"");
+        return SLUICE_INVALID_ARGUMENT;
+    }
+    while (access(gate, F_OK) != 0) {
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
+    *model = &the_model;
+    return SLUICE_OK;
+}
+
+static sluice_status model_describe(sluice_model *model, sluice_model_info *info,
+                                    sluice_error *error) {
+    (void)model, (void)error;
+    info->takes_any = 1;
+    return SLUICE_OK;
+}
+
+static void model_close(sluice_model *model) {
+    (void)model;
+}
+
+static sluice_status instance_open(sluice_model *model, uint32_t index, sluice_instance **instance,
+                                   sluice_error *error) {
+    (void)model, (void)index, (void)error;
+    *instance = &the_instance;
+    return SLUICE_OK;
+}
+
+static void instance_close(sluice_instance *instance) {
+    (void)instance;
+}
+
+static void execute(sluice_instance *instance, const sluice_request *const *requests, size_t n) {
+    (void)instance;
+    for (size_t i = 0; i < n; i++) {
+        sluice_response response = {.size = sizeof(response),
+                                    .status = SLUICE_UNAVAILABLE,
+                                    .error = "nothing behind the gate",
+                                    .final = 1};
+        the_host->respond(requests[i], &response);
+    }
+}
+
+static const char *const extensions[] = {NULL};
+
+static const sluice_backend table = {
+    .size = sizeof(table),
+    .abi = SLUICE_BACKEND_ABI,
+    .name = "gate",
+    .version = "1",
+    .extensions = extensions,
+    .model_open = model_open,
+    .model_describe = model_describe,
+    .model_close = model_close,
+    .instance_open = instance_open,
+    .instance_close = instance_close,
+    .execute = execute,
+};
+
+const sluice_backend *sluice_backend_entry(const sluice_host *host) {
+    the_host = host;
+    return &table;
+}

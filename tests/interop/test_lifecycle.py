@@ -1,0 +1,260 @@
+"""The life of `sluice serve`: starting, not being able to, listening before it is ready, ending."""
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+
+import pytest
+
+from lib import http1, repository, server
+from lib.http1 import Connection
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+HALF = (b"POST /v2/models/id_fp32/infer HTTP/1.1\r\nHost: localhost\r\n"
+        b'Content-Length: 71\r\n\r\n{"inputs":')
+OTHER_HALF = b'[{"name":"INPUT0","shape":[1],"datatype":"FP32","data":[1]}]}'
+
+
+def get(running, target):
+    answer = http1.request(running.address, "GET", target)
+    return answer.status, json.loads(answer.body)
+
+
+def fail_to_serve(*args):
+    """Runs `sluice serve`, which must refuse. Returns: what it said."""
+    done = server.run("serve", *args)
+    assert done.returncode not in (0, None) and done.returncode > 0, done
+    assert not server.SANITIZER.search(done.stderr), done.stderr
+    return done.stderr
+
+
+# ---- starting ------------------------------------------------------------------------------------
+
+def test_the_ready_file_lists_every_address(start_server, repositories, tmp_path):
+    running = start_server("--model-repository", repositories("default"),
+                           listen=("127.0.0.1:0", "[::1]:0", f"unix:{tmp_path}/s"))
+    assert len(running.addresses) == 3
+    assert running.addresses[0].startswith("127.0.0.1:") and running.addresses[0][-2:] != ":0"
+    assert running.addresses[1].startswith("[::1]:")
+    assert running.addresses[2] == f"unix:{tmp_path}/s"
+    for address in running.addresses:
+        assert http1.request(address, "GET", "/v2/health/ready").status == 200
+
+
+def test_port_in_use(repositories):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = "127.0.0.1:%d" % taken.getsockname()[1]
+        said = fail_to_serve("--model-repository", repositories("default"), "--http", address)
+    assert address in said and "in use" in said
+
+
+def test_unix_socket_in_use_and_stale(start_server, repositories, tmp_path):
+    path = f"unix:{tmp_path}/s"
+    first = start_server("--model-repository", repositories("default"), listen=(path,))
+    said = fail_to_serve("--model-repository", repositories("default"), "--http", path)
+    assert str(tmp_path) in said
+    assert http1.request(path, "GET", "/v2/health/ready").status == 200
+    first.kill()  # leaves its file behind
+    second = start_server("--model-repository", repositories("default"), listen=(path,))
+    assert http1.request(second.address, "GET", "/v2/health/ready").status == 200
+
+
+@pytest.fixture
+def digits(tmp_path, repositories):
+    """Two model files of one name in different folders."""
+    paths = []
+    for folder in ("a", "b"):
+        os.makedirs(tmp_path / folder)
+        paths.append(str(tmp_path / folder / "digits.onnx"))
+        shutil.copy(os.path.join(repositories("onnx-only"), "onnx_add", "1", "model.onnx"),
+                    paths[-1])
+    return paths
+
+
+def test_two_equal_names(digits):
+    said = fail_to_serve("--http", "127.0.0.1:0", *digits)
+    assert "digits" in said
+    said = fail_to_serve("--http", "127.0.0.1:0", f"x={digits[0]}", f"x={digits[1]}")
+    assert "x" in said
+
+
+def test_a_model_file_is_named_by_its_file_or_as_said(start_server, digits):
+    running = start_server(digits[0], f"other={digits[1]}")
+    assert get(running, "/v2/models/digits")[1]["name"] == "digits"
+    assert get(running, "/v2/models/other")[1]["versions"] == ["1"]
+
+
+@pytest.mark.parametrize("args, words", [
+    (["/nowhere/model.onnx"], "/nowhere/model.onnx"),
+    (["--model-repository", "/nowhere"], "/nowhere"),
+    (["--http", "nonsense"], "nonsense"),
+    (["--http", "127.0.0.1:99999"], "99999"),
+    (["--frobnicate"], "--frobnicate"),
+    (["--max-body-size", "lots"], "--max-body-size"),
+])
+def test_what_cannot_be_served_is_said(args, words):
+    assert words in fail_to_serve(*args)
+
+
+def test_no_models_at_all_are_ready(start_server, tmp_path):
+    os.makedirs(tmp_path / "empty")
+    running = start_server("--model-repository", tmp_path / "empty")
+    assert get(running, "/v2/health/ready")[0] == 200
+    assert get(running, "/v2/models/any")[0] == 404
+
+
+def test_a_broken_model_leaves_the_others_serving(start_server, repositories):
+    """Its script is 060-broken-models; here: no ready file, and --strict-readiness false."""
+    strict = start_server("--model-repository", repositories("broken"), wait="loaded")
+    for running in (strict,):
+        running.expect_error("no_backend")
+        running.expect_error("bad_field")
+        running.expect_error("not_onnx")
+    assert not os.path.exists(strict.ready_file)
+    assert get(strict, "/v2/models/id_fp32/ready")[0] == 200
+    loose = start_server("--model-repository", repositories("broken"), "--strict-readiness",
+                         "false")
+    loose.expected_errors += strict.expected_errors
+    assert get(loose, "/v2/health/ready")[0] == 200
+    assert get(loose, "/v2/models/not_onnx/ready")[0] == 503
+
+
+# ---- before it is ready --------------------------------------------------------------------------
+
+@pytest.fixture
+def gate(tmp_path):
+    """A model whose loading waits until gate.open() is called: a backend of a few lines, made from the
+    public header alone. `args` serve it."""
+    class Gate:
+        file = tmp_path / "gate-is-open"
+        args = ["--model-repository", tmp_path / "models", "--backend-dir", tmp_path / "backends"]
+
+        def open(self):
+            self.file.write_text("")
+
+    os.makedirs(tmp_path / "backends")
+    subprocess.run(["cc", "-std=c17", "-D_GNU_SOURCE", "-fPIC", "-shared", "-fvisibility=hidden",
+                    "-Wall", "-Wextra", "-Werror", "-I", os.path.join(server.ROOT, "include"),
+                    os.path.join(HERE, "gate_backend.c"), "-o",
+                    tmp_path / "backends" / "libsluice_gate.so"], check=True)
+    shutil.copy(os.path.join(server.build(), "backends", "libsluice_identity.so"),
+                tmp_path / "backends")
+    os.makedirs(tmp_path / "models" / "gated" / "1")
+    (tmp_path / "models" / "gated" / "config.pbtxt").write_text(f"""
+        backend: "gate"
+        max_batch_size: 0
+        input {{ name: "IN" data_type: TYPE_FP32 dims: [ 1 ] }}
+        output {{ name: "OUT" data_type: TYPE_FP32 dims: [ 1 ] }}
+        parameters {{ key: "gate" value {{ string_value: "{Gate.file}" }} }}
+    """)
+    return Gate()
+
+
+def test_it_listens_before_its_models_are_loaded(start_server, gate):
+    running = start_server(*gate.args, wait="listening")
+    assert get(running, "/v2/health/live") == (200, {"live": True})
+    assert get(running, "/v2/health/ready") == (503, {"live": False, "ready": False})
+    assert get(running, "/v2/models/gated/ready") == (503, {"name": "gated", "ready": False})
+    assert get(running, "/v2/models/gated")[0] == 503
+    assert get(running, "/v2/models/nope")[0] == 404
+    body = b'{"inputs":[{"name":"IN","shape":[1],"datatype":"FP32","data":[1]}]}'
+    answer = http1.request(running.address, "POST", "/v2/models/gated/infer", body)
+    assert answer.status == 503 and b"gated" in answer.body
+    assert not os.path.exists(running.ready_file)
+    gate.open()
+    running.wait_ready()
+    assert get(running, "/v2/health/ready") == (200, {"live": True, "ready": True})
+    assert get(running, "/v2/models/gated/ready") == (200, {"name": "gated", "ready": True})
+
+
+def test_a_backend_may_refuse_with_a_reason(start_server, gate):
+    gate.open()
+    running = start_server(*gate.args)
+    body = b'{"inputs":[{"name":"IN","shape":[1],"datatype":"FP32","data":[1]}]}'
+    answer = http1.request(running.address, "POST", "/v2/models/gated/infer", body)
+    assert answer.status == 503 and b"nothing behind the gate" in answer.body
+
+
+def test_sigterm_while_loading(start_server, gate):
+    running = start_server(*gate.args, "--drain-timeout", "200ms", wait="listening")
+    running.signal(signal.SIGTERM)
+    assert running.wait_exit() == 0
+
+
+# ---- ending --------------------------------------------------------------------------------------
+
+def test_sigterm_at_rest(start_server, repositories):
+    running = start_server("--model-repository", repositories("default"))
+    running.signal(signal.SIGTERM)
+    assert running.wait_exit() == 0
+    assert not os.path.exists(running.ready_file)
+
+
+def test_a_second_signal_ends_it_at_once(start_server, repositories):
+    running = start_server("--model-repository", repositories("default"),
+                           "--drain-timeout", "1h")
+    with Connection(running.address) as connection:
+        connection.send(HALF)
+        running.wait_for(lambda: server.metrics.read(running.address)
+                         ["sluice_requests_in_flight"] == 2, "the request in flight")
+        running.signal(signal.SIGTERM)
+        running.wait_for(lambda: get(running, "/v2/health/ready")[0] == 503, "the drain")
+        running.signal(signal.SIGTERM)
+        assert running.wait_exit() == 128 + signal.SIGTERM
+
+
+def test_many_requests_while_it_ends(start_server, repositories):
+    """Clients that keep asking: each request is answered whole or its connection is closed before an
+    answer begins; never half."""
+    running = start_server("--model-repository", repositories("default"))
+    connections = [Connection(running.address) for _ in range(50)]
+    for connection in connections:
+        connection.send(HALF)
+    running.wait_for(lambda: server.metrics.read(running.address)
+                     ["sluice_requests_in_flight"] == 51, "all in flight")
+    running.signal(signal.SIGTERM)
+    running.wait_for(lambda: get(running, "/v2/health/ready")[0] == 503, "the drain")
+    for connection in connections:
+        connection.send(OTHER_HALF)
+    for connection in connections:
+        answer = connection.read_answer("POST")
+        assert answer.status == 200 and answer.says_close()
+        assert connection.read_end() == b""
+        connection.close()
+    assert running.wait_exit() == 0
+
+
+# ---- --check -------------------------------------------------------------------------------------
+
+def test_check_prints_what_each_model_came_to(repositories):
+    done = server.run("serve", "--check", "--model-repository", repositories("onnx-only"))
+    assert done.returncode == 0, done.stderr
+    for word in ("onnx_add", "FP32", "sum", "diff", "64", "onnx_dynamic", "BYTES"):
+        assert word in done.stdout, done.stdout
+
+
+def test_check_fails_when_a_model_does(repositories):
+    done = server.run("serve", "--check", "--model-repository", repositories("broken"))
+    assert done.returncode == 1
+    said = done.stdout + done.stderr
+    for word in ("no_backend", "bad_field", "not_onnx", "id_fp32", "max_batch_sise"):
+        assert word in said, said
+    assert not server.SANITIZER.search(said)
+
+
+def test_check_listens_nowhere(repositories):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = "127.0.0.1:%d" % taken.getsockname()[1]
+        done = server.run("serve", "--check", "--http", address, "--model-repository",
+                          repositories("default"))
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_identity_of_the_tests_is_served(start_server, repositories):
+    """What the scripts rely on: no model of theirs is quietly missing."""
+    running = start_server("--model-repository", repositories("default"))
+    for model in repository.IDENTITIES:
+        name = model.name.replace(" ", "%20").replace("ü", "%C3%BC")
+        assert get(running, f"/v2/models/{name}/ready") == (200, {"name": model.name, "ready": True})
