@@ -184,12 +184,12 @@ static void describe(yyjson_val *val, char out[DESCRIBE_BYTES]) {
 
 enum status json_fail(const struct json_tree *tree, yyjson_val *val, enum status status,
                       struct error *err, const char *format, ...) {
-    char path[JSON_PATH_BYTES];
+    char path[JSON_PATH_BYTES], sentence[ERROR_TEXT_BYTES];
     va_list args;
     va_start(args, format);
-    error_setv(err, status, format, args);
+    vsnprintf(sentence, sizeof(sentence), format, args);
     va_end(args);
-    return error_prefix(err, "%s", json_path_print(tree, val, path));
+    return error_set(err, status, "%s: %s", json_path_print(tree, val, path), sentence);
 }
 
 enum status json_refuse(const struct json_tree *tree, yyjson_val *val, enum status status,

@@ -22,6 +22,18 @@ void json_find(yyjson_val *object, const struct str *names, size_t n, yyjson_val
     }
 }
 
+enum { FIRST_ITEMS = 8 };
+
+void *json_grow(struct arena *arena, void *items, size_t n, size_t total, size_t size) {
+    bool full = !items || (n >= FIRST_ITEMS && (n & (n - 1)) == 0);
+    if (!full) {
+        return items;
+    }
+    size_t capacity = !items ? FIRST_ITEMS : n * 2;
+    capacity = capacity < total ? capacity : total;
+    return arena_realloc(arena, items, n * size, capacity * size);
+}
+
 enum status json_read_string(const struct json_tree *tree, yyjson_val *val, struct str *out,
                              struct error *err) {
     if (!unsafe_yyjson_is_str(val)) {

@@ -28,6 +28,12 @@ static inline yyjson_val *json_next(yyjson_val *element) {
  * there is none. Other members are passed over; of equal names the first counts. */
 void json_find(yyjson_val *object, const struct str *names, size_t n, yyjson_val **found);
 
+/* Room in `items` for one more item of `size` bytes behind the `n` that are there, of `total` that
+ * may come. A peer chooses how many elements an array has, and items are larger than their JSON:
+ * memory follows what has been read and found good. Starts with NULL and 0. Returns: the items,
+ * perhaps elsewhere; NULL when out of memory. */
+void *json_grow(struct arena *arena, void *items, size_t n, size_t total, size_t size);
+
 /* Each returns ST_BAD_FIELD for another type. */
 enum status json_read_string(const struct json_tree *tree, yyjson_val *val, struct str *out,
                              struct error *err) __attribute__((warn_unused_result));

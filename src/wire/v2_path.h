@@ -24,7 +24,9 @@ struct v2_path {
 };
 
 /* `path` is without the query, still encoded. Returns: ST_NOT_FOUND with a sentence for V2_OTHER,
- * ST_BAD_REQUEST for a malformed escape or a name that is refused. */
+ * and for a name that is refused (no such thing can exist); ST_BAD_REQUEST for a malformed escape.
+ * Owns: the names are views of `path`, or in `arena` where they had escapes. Clause: OIP, the paths
+ * of its HTTP calls. */
 enum status v2_path_parse(struct arena *arena, struct str path, struct v2_path *out,
                           struct error *err) __attribute__((warn_unused_result));
 

@@ -26,23 +26,6 @@ static const struct str wanted_names[N_WANTED_MEMBERS] = {
     [WANTED_PARAMETERS] = {"parameters", 10},
 };
 
-/* ---- arrays that grow with what has been found good ------------------------------------------ */
-
-enum { FIRST_ITEMS = 8 };
-
-/* Room for one more item of `size` bytes behind the `n` that are there. A peer chooses how many
- * items an array has, and items are larger than their JSON: memory follows what has been read.
- * Returns: NULL when out of memory. */
-static void *grow(struct arena *arena, void *items, size_t n, size_t total, size_t size) {
-    bool full = n == 0 || (n >= FIRST_ITEMS && (n & (n - 1)) == 0);
-    if (!full) {
-        return items;
-    }
-    size_t capacity = n == 0 ? FIRST_ITEMS : n * 2;
-    capacity = capacity < total ? capacity : total;
-    return arena_realloc(arena, items, n * size, capacity * size);
-}
-
 static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "out of memory for the request");
 }
@@ -63,8 +46,8 @@ static enum status allow_non_finite(struct reader *reader, const struct v2_tenso
     if (tensor->form != V2_FORM_JSON || !datatype_is_float(tensor->tensor.datatype)) {
         return ST_OK;
     }
-    struct json_span *spans =
-        grow(reader->tree.arena, reader->floats, reader->n_floats, total, sizeof(*reader->floats));
+    struct json_span *spans = json_grow(reader->tree.arena, reader->floats, reader->n_floats, total,
+                                        sizeof(*reader->floats));
     if (!spans) {
         return no_memory(err);
     }
@@ -88,8 +71,8 @@ static enum status read_inputs(struct reader *reader, yyjson_val *array,
         if (status != ST_OK) {
             return status;
         }
-        struct infer_input *inputs =
-            grow(reader->tree.arena, infer->inputs, infer->n_inputs, total, sizeof(*infer->inputs));
+        struct infer_input *inputs = json_grow(reader->tree.arena, infer->inputs, infer->n_inputs,
+                                               total, sizeof(*infer->inputs));
         if (!inputs) {
             return no_memory(err);
         }
@@ -133,8 +116,8 @@ static enum status read_outputs(struct reader *reader, yyjson_val *array, struct
     for (; status == ST_OK && infer->n_wanted < total; val = json_next(val)) {
         size_t n = infer->n_wanted;
         struct infer_wanted *wanted =
-            grow(reader->tree.arena, infer->wanted, n, total, sizeof(*infer->wanted));
-        forms = grow(reader->tree.arena, forms, n, total, sizeof(*forms));
+            json_grow(reader->tree.arena, infer->wanted, n, total, sizeof(*infer->wanted));
+        forms = json_grow(reader->tree.arena, forms, n, total, sizeof(*forms));
         if (!wanted || !forms) {
             return no_memory(err);
         }

@@ -1,0 +1,155 @@
+/* Paths to resources. A path is cut at its slashes first and each part decoded then, so that an
+ * encoded slash is never a separator. It refuses names that could mean something to a file
+ * system. */
+#include "wire/v2_path.h"
+
+#include "base/utf8.h"
+#include "tensor/tensor.h"
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static int hex_digit(char c) {
+    if (c >= '0' && c <= '9') {
+        return c - '0';
+    }
+    char folded = (char)(c | 0x20);
+    return folded >= 'a' && folded <= 'f' ? folded - 'a' + 10 : -1;
+}
+
+static enum status bad_escape(struct str text, size_t at, struct error *err) {
+    size_t left = text.len - at;
+    return error_set(err, ST_BAD_REQUEST,
+                     "path: expected two hexadecimal digits behind '%%', got \"%.*s\"",
+                     (int)(left < 3 ? left : 3), text.ptr + at);
+}
+
+/* Decodes percent escapes; text without any is not copied. */
+static enum status decode(struct arena *arena, struct str text, struct str *out,
+                          struct error *err) {
+    *out = text;
+    if (text.len == 0 || !memchr(text.ptr, '%', text.len)) {
+        return ST_OK;
+    }
+    char *data = arena_alloc(arena, text.len);
+    size_t n = 0;
+    if (!data) {
+        return error_set(err, ST_NO_MEMORY, "out of memory for the path");
+    }
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.ptr[i] != '%') {
+            data[n++] = text.ptr[i];
+            continue;
+        }
+        int high = i + 2 < text.len ? hex_digit(text.ptr[i + 1]) : -1;
+        int low = i + 2 < text.len ? hex_digit(text.ptr[i + 2]) : -1;
+        if (high < 0 || low < 0) {
+            return bad_escape(text, i, err);
+        }
+        data[n++] = (char)(high * 16 + low);
+        i += 2;
+    }
+    *out = str_make(data, n);
+    return ST_OK;
+}
+
+/* Returns: why no model or version can have this name, or NULL. */
+static const char *why_refused(struct str name) {
+    if (name.len == 0) {
+        return "is empty";
+    }
+    if (str_is(name, ".") || str_is(name, "..")) {
+        return "is a step in a file system";
+    }
+    for (size_t i = 0; i < name.len; i++) {
+        unsigned char c = (unsigned char)name.ptr[i];
+        if (c == '/' || c < 0x20 || c == 0x7f) {
+            return c == '/' ? "has a slash in it" : "has a control character in it";
+        }
+    }
+    return utf8_is_valid(name.ptr, name.len) ? NULL : "is not UTF-8";
+}
+
+static enum status read_name(struct arena *arena, struct str part, const char *kind,
+                             struct str *out, struct error *err) {
+    char text[TENSOR_NAME_TEXT_BYTES];
+    enum status status = decode(arena, part, out, err);
+    if (status != ST_OK) {
+        return status;
+    }
+    const char *why = why_refused(*out);
+    if (why) {
+        return error_set(err, ST_NOT_FOUND, "no %s can have the name %s: it %s", kind,
+                         tensor_name_print(*out, text), why);
+    }
+    return ST_OK;
+}
+
+/* ---- routes ---------------------------------------------------------------------------------- */
+
+static enum status not_found(struct str path, struct error *err) {
+    char text[TENSOR_NAME_TEXT_BYTES];
+    return error_set(err, ST_NOT_FOUND,
+                     "no resource %s; there are /v2, /v2/health/live, /v2/health/ready and "
+                     "/v2/models/MODEL[/versions/VERSION][/ready|/infer]",
+                     tensor_name_print(path, text));
+}
+
+/* Those that name no model. */
+static const struct fixed {
+    const char *path;
+    enum v2_resource resource;
+} fixed_paths[] = {
+    {"/v2", V2_SERVER},
+    {"/v2/", V2_SERVER},
+    {"/v2/health/live", V2_LIVE},
+    {"/v2/health/ready", V2_READY},
+};
+
+/* The last part of a model's path, "" where there is none. */
+static enum v2_resource verb_resource(struct str verb) {
+    if (!verb.ptr) {
+        return V2_MODEL;
+    }
+    if (str_is(verb, "infer")) {
+        return V2_MODEL_INFER;
+    }
+    return str_is(verb, "ready") ? V2_MODEL_READY : V2_OTHER;
+}
+
+enum status v2_path_parse(struct arena *arena, struct str path, struct v2_path *out,
+                          struct error *err) {
+    *out = (struct v2_path){.resource = V2_OTHER};
+    for (size_t i = 0; i < sizeof(fixed_paths) / sizeof(fixed_paths[0]); i++) {
+        if (str_is(path, fixed_paths[i].path)) {
+            out->resource = fixed_paths[i].resource;
+            return ST_OK;
+        }
+    }
+    struct str models = STR("/v2/models/");
+    if (!str_starts(path, models)) {
+        return not_found(path, err);
+    }
+    /* MODEL [/versions/VERSION] [/VERB]; a part that is not there has no pointer. */
+    struct str rest = str_make(path.ptr + models.len, path.len - models.len);
+    struct str model = str_cut(&rest, '/'), version = {NULL, 0};
+    struct str verb = str_cut(&rest, '/');
+    if (str_is(verb, "versions")) {
+        version = str_cut(&rest, '/');
+        verb = str_cut(&rest, '/');
+        if (!version.ptr) {
+            return not_found(path, err);
+        }
+    }
+    enum v2_resource resource = verb_resource(verb);
+    if (resource == V2_OTHER || rest.ptr) {
+        return not_found(path, err);
+    }
+    enum status status = read_name(arena, model, "model", &out->model, err);
+    if (status == ST_OK && version.ptr) {
+        status = read_name(arena, version, "version", &out->version, err);
+    }
+    if (status == ST_OK) {
+        out->resource = resource;
+    }
+    return status;
+}

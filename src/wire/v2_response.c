@@ -1,0 +1,120 @@
+/* The answer of an inference. The JSON is written in one walk over the outputs; those that leave as
+ * binary add their pieces behind it, where they lie. It refuses to copy an output's bytes. */
+#include "wire/v2_response.h"
+
+#include <assert.h>
+
+#include "base/buf.h"
+#include "wire/v2_json.h"
+#include "wire/v2_print.h"
+
+enum { FIRST_BYTES = 448 }; /* most answers whose outputs leave as binary fit */
+
+/* Clause: binary-tensor-data: binary_data_output goes for all outputs, listed or not; "If
+ * binary_data is specified on an output it overrides this setting". */
+static bool is_binary(const struct v2_request *request, size_t i) {
+    enum v2_form form = i < request->infer.n_wanted ? request->forms[i] : V2_FORM_DEFAULT;
+    return form == V2_FORM_DEFAULT ? request->binary_default : form == V2_FORM_BINARY;
+}
+
+static enum status check_size(const struct tensor *tensor, struct error *err) {
+    uint64_t n_bytes;
+    if (tensor->datatype == DT_BYTES ||
+        (shape_bytes(tensor->shape, tensor->datatype, &n_bytes) && n_bytes == tensor->n_bytes)) {
+        return ST_OK;
+    }
+    char name[TENSOR_NAME_TEXT_BYTES], shape[SHAPE_TEXT_BYTES];
+    return error_set(err, ST_BAD_OUTPUT, "output %s: %zu bytes don't fit %s of shape %s",
+                     tensor_name_print(tensor->name, name), tensor->n_bytes,
+                     datatype_name(tensor->datatype), shape_print(tensor->shape, shape));
+}
+
+static enum status print_output(struct buf *json, const struct tensor *output, bool binary,
+                                struct v2_pieces *pieces, struct error *err) {
+    enum status status = ST_OK;
+    buf_add_char(json, '{');
+    v2_json_tensor_head(json, output);
+    if (binary) {
+        status = check_size(output, err);
+        v2_json_add(json, ",\"parameters\":{\"binary_data_size\":");
+        buf_add_u64(json, output->n_bytes);
+        v2_json_add(json, "}}");
+        v2_pieces_add(pieces, output);
+    } else {
+        v2_json_add(json, ",\"data\":");
+        status = v2_print_data(json, output, err);
+        buf_add_char(json, '}');
+    }
+    return status;
+}
+
+static enum status print_head(struct buf *json, const struct model_spec *model,
+                              const struct v2_request *request,
+                              const struct infer_response *response, struct error *err) {
+    enum status status = ST_OK;
+    buf_add_char(json, '{');
+    if (request->infer.id.len > 0) {
+        v2_json_add(json, "\"id\":");
+        buf_add_json_string(json, request->infer.id);
+        buf_add_char(json, ',');
+    }
+    v2_json_add(json, "\"model_name\":");
+    buf_add_json_string(json, model->name);
+    v2_json_add(json, ",\"model_version\":");
+    buf_add_json_string(json, model->version_text);
+    if (response->params.n > 0) {
+        v2_json_add(json, ",\"parameters\":{");
+        status = v2_json_params(json, response->params, err);
+        buf_add_char(json, '}');
+    }
+    return status;
+}
+
+/* What is wrong with an output is not the request's fault. */
+static enum status as_output_error(enum status status, struct error *err) {
+    if (status != ST_BAD_DATA) {
+        return status;
+    }
+    if (err) {
+        err->status = ST_BAD_OUTPUT;
+    }
+    return ST_BAD_OUTPUT;
+}
+
+enum status v2_response_encode(struct arena *arena, const struct model_spec *model,
+                               const struct v2_request *request,
+                               const struct infer_response *response, struct v2_response *out,
+                               struct error *err) {
+    struct buf json;
+    struct v2_pieces pieces;
+    size_t n_pieces = 0;
+    assert(request->infer.n_wanted == 0 || request->infer.n_wanted == response->n_outputs);
+    for (size_t i = 0; i < response->n_outputs; i++) {
+        n_pieces += is_binary(request, i) ? response->outputs[i].n_pieces : 0;
+    }
+    if (!v2_pieces_init(&pieces, arena, n_pieces)) {
+        return error_set(err, ST_NO_MEMORY, "out of memory for the answer");
+    }
+    buf_init(&json, arena, FIRST_BYTES);
+    enum status status = print_head(&json, model, request, response, err);
+    v2_json_add(&json, ",\"outputs\":[");
+    for (size_t i = 0; status == ST_OK && i < response->n_outputs; i++) {
+        if (i > 0) {
+            buf_add_char(&json, ',');
+        }
+        status = print_output(&json, &response->outputs[i], is_binary(request, i), &pieces, err);
+    }
+    v2_json_add(&json, "]}");
+    if (status != ST_OK) {
+        return as_output_error(status, err);
+    }
+    if (json.failed) {
+        return error_set(err, ST_NO_MEMORY, "out of memory for the answer");
+    }
+    out->json = buf_str(&json);
+    out->binary = pieces.n_bytes > 0;
+    out->pieces = v2_pieces_finish(&pieces, out->json);
+    out->n_pieces = pieces.n;
+    out->n_bytes = pieces.n_bytes;
+    return ST_OK;
+}
