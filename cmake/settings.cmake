@@ -43,6 +43,9 @@ if(SLUICE_SANITIZE OR SLUICE_FUZZ)
     if(sanitizers MATCHES "address")
         # One allocation per arena request, so that the sanitizer sees overruns inside an arena.
         target_compile_definitions(sluice_settings INTERFACE SLUICE_ARENA_EMULATE=1)
+        # A backend's library may throw, and the sanitizer must have found the thrower at the start.
+        target_link_options(sluice_settings INTERFACE
+            "SHELL:-Wl,--push-state,--no-as-needed -l:libstdc++.so.6 -Wl,--pop-state")
     endif()
 else()
     target_compile_options(sluice_settings INTERFACE -fstack-protector-strong)

@@ -1,6 +1,6 @@
 /* The backend interface of Sluice: what a shared library must offer so that `sluice serve` can run
- * models through it. Everything a backend author needs is on this page and in types.h (datatypes and
- * parameters); backends/identity is the example to copy.
+ * models through it. Everything a backend author needs is on this page and in types.h (datatypes
+ * and parameters); backends/identity is the example to copy.
  *
  * A backend is a file `libsluice_NAME.so` in the server's --backend-dir. It exports one function,
  * sluice_backend_entry, which returns a table of functions. Models name it in config.pbtxt with
@@ -15,22 +15,23 @@
  *           execute                     for each batch of requests
  *
  * Contents of memory:
- *   - Numbers are in the machine's byte order, which is little-endian; tensors are row-major without
- *     padding. A BYTES element is a 4-byte little-endian length followed by that many bytes.
+ *   - Numbers are in the machine's byte order, which is little-endian; tensors are row-major
+ *     without padding. A BYTES element is a 4-byte little-endian length followed by that many
+ *     bytes.
  *   - Every pointer in a struct given to the backend is borrowed; each comment says until when.
  *   - Text is UTF-8, NUL-terminated, and additionally counted where a length stands beside it.
  *
  * Threads:
- *   - model_open, model_describe, instance_open, instance_close, model_close are called from one thread
- *     at a time per model, and may block.
- *   - execute is called by one thread at a time per instance, not always the same one. Instances of one
- *     model execute at the same time. It may block, unless the model was described as cheap: then it
- *     may be called on a thread that serves connections.
+ *   - model_open, model_describe, instance_open, instance_close, model_close are called from one
+ *     thread at a time per model, and may block.
+ *   - execute is called by one thread at a time per instance, not always the same one. Instances of
+ *     one model execute at the same time. It may block, unless the model was described as cheap:
+ *     then it may be called on a thread that serves connections.
  *   - Host functions may be called from any thread.
  *
- * Versions: `abi` counts changes that break compatibility. What is only added grows `size`: each table
- * and struct begins with its size in bytes, as its writer knew it, and a reader looks at no member past
- * that size. Changes, newest first:
+ * Versions: `abi` counts changes that break compatibility. What is only added grows `size`: each
+ * table and struct begins with its size in bytes, as its writer knew it, and a reader looks at no
+ * member past that size. Changes, newest first:
  *
  *   1  2026-11  first version
  */
@@ -48,8 +49,8 @@ extern "C" {
 
 #define SLUICE_BACKEND_ABI 1u
 
-/* What went wrong. A backend gives one of these with a sentence; each protocol makes its own code of
- * it. */
+/* What went wrong. A backend gives one of these with a sentence; each protocol makes its own code
+ * of it. */
 typedef enum sluice_status {
     SLUICE_OK = 0,
     SLUICE_INVALID_ARGUMENT = 1, /* the request is at fault: HTTP 400 */
@@ -73,20 +74,23 @@ typedef struct sluice_error {
     char text[512]; /* one sentence, NUL-terminated: what was expected, what came */
 } sluice_error;
 
-/* ---- what a model is told when it is opened ---------------------------------------------------- */
+/* ---- what a model is told when it is opened ------------------------------------------------- */
 
 /* Borrowed until model_open returns; strings may be kept only as copies. */
 typedef struct sluice_model_args {
     size_t size;
     const char *name;
     uint64_t version;
-    const char *path;       /* the model's file, or its version directory where there is no file */
-    const char *directory;  /* the model's own directory; "" for a single file */
+    const char *path;        /* the model's file, or its version directory where there is no file */
+    const char *directory;   /* the model's own directory; "" for a single file */
     uint64_t max_batch_size; /* from config.pbtxt; UINT64_MAX: nothing was configured */
-    uint32_t n_threads;     /* how many threads one execution should use at most, >= 1: from the cgroup's
-                               quota, the affinity and the number of instances */
-    int32_t may_spin;       /* 0: threads waiting for work must sleep (the CPU quota is below the cores) */
-    const sluice_param *params; /* config.pbtxt `parameters`, all strings */
+    /* How many threads one execution should use at most, >= 1: from the cgroup's quota, the
+     * affinity and the number of instances. */
+    uint32_t n_threads;
+    int32_t may_spin; /* 0: threads waiting for work must sleep (a CPU quota below the cores) */
+    /* config.pbtxt `parameters`, all strings. Names that begin with "sluice." are the server's own:
+     * a backend warns of those it does not know, but not of these. */
+    const sluice_param *params;
     size_t n_params;
 } sluice_model_args;
 
@@ -96,9 +100,9 @@ typedef struct sluice_tensor_info {
     sluice_datatype datatype;
     const int64_t *dims; /* -1: any size. Includes the batch dimension if the model has one */
     size_t rank;         /* up to 64 */
-    const char *const *symbols; /* one per dimension: the name of a dynamic dimension, "" when it has
-                                   none; NULL: no names at all */
-    int32_t optional;    /* inputs: 1 when a request may leave it out */
+    const char *const *symbols; /* one per dimension: the name of a dynamic dimension, "" when it
+                                   has none; NULL: no names at all */
+    int32_t optional;           /* inputs: 1 when a request may leave it out */
 } sluice_tensor_info;
 
 /* Filled by model_describe; all pointers are the backend's and live until model_close. */
@@ -109,21 +113,22 @@ typedef struct sluice_model_info {
     size_t n_inputs;
     const sluice_tensor_info *outputs;
     size_t n_outputs;
-    int32_t takes_any; /* 1: the model takes whatever config.pbtxt says (identity): inputs and outputs
-                          above are ignored and the configuration must give them */
-    int32_t cheap;     /* 1: execute returns within microseconds whatever the request, never blocks */
+    int32_t takes_any; /* 1: the model takes whatever config.pbtxt says (identity): inputs and
+                          outputs above are ignored and the configuration must give them */
+    int32_t cheap; /* 1: execute returns within microseconds whatever the request, never blocks */
 } sluice_model_info;
 
-/* ---- requests ---------------------------------------------------------------------------------- */
+/* ---- requests ------------------------------------------------------------------------------- */
 
 typedef struct sluice_piece {
-    const void *data; /* aligned to the element's size; n_bytes is a whole number of elements, except for
-                         BYTES, where pieces are split anywhere */
+    const void *data; /* aligned to the element's size; n_bytes is a whole number of elements,
+                         except for BYTES, where pieces are split anywhere */
     size_t n_bytes;
 } sluice_piece;
 
-/* An input of a request. Name, datatype, rank, dimensions and byte size fit what the model described
- * or its configuration says; BYTES framing was checked; no dimension is negative, a 0 makes it empty. */
+/* An input of a request. Name, datatype, rank, dimensions and byte size fit what the model
+ * described or its configuration says; BYTES framing was checked; no dimension is negative, a 0
+ * makes it empty. */
 typedef struct sluice_input {
     uint32_t index; /* among the inputs of the model */
     sluice_datatype datatype;
@@ -138,17 +143,17 @@ typedef struct sluice_input {
 /* One request. Everything in it lives, unchanged, until its final response was given. */
 typedef struct sluice_request {
     size_t size;
-    void *host; /* the host's; not to be touched */
+    void *host;     /* the host's; not to be touched */
     const char *id; /* "" when there is none */
     size_t id_bytes;
-    uint64_t batch; /* the batch dimension of every input; 1 where the model has none */
+    uint64_t batch;             /* the batch dimension of every input; 1 where the model has none */
     const sluice_input *inputs; /* in the model's order; optional ones may be missing */
     size_t n_inputs;
     const uint32_t *wanted; /* indices of the outputs asked for, in that order; never empty */
     size_t n_wanted;
     const sluice_param *params;
     size_t n_params;
-    uint64_t deadline_ns; /* CLOCK_MONOTONIC; 0: none. A hint: answers after it are still accepted */
+    uint64_t deadline_ns; /* CLOCK_MONOTONIC; 0: none. A hint: later answers are accepted */
 } sluice_request;
 
 /* One output of an answer. */
@@ -158,12 +163,13 @@ typedef struct sluice_output {
     const int64_t *dims; /* every one >= 0; read during respond only */
     size_t rank;
     const void *data; /* aligned to the element's size; must stay valid and unchanged until release.
-                         May be (part of) the request's own input bytes */
+                         May be (part of) the request's own input bytes. NULL is
+                         allowed when n_bytes is 0 */
     size_t n_bytes;   /* must be what datatype and dims say */
 } sluice_output;
 
-/* One answer. Outputs must be those of `wanted`, in that order, each once. The struct and the arrays it
- * points to are read during respond only; the bytes of the outputs are not copied. */
+/* One answer. Outputs must be those of `wanted`, in that order, each once. The struct and the
+ * arrays it points to are read during respond only; the bytes of the outputs are not copied. */
 typedef struct sluice_response {
     size_t size;
     sluice_status status; /* other than SLUICE_OK: outputs are ignored */
@@ -179,14 +185,14 @@ typedef struct sluice_response {
     void *cookie;
 } sluice_response;
 
-/* ---- what the host offers ---------------------------------------------------------------------- */
+/* ---- what the host offers ------------------------------------------------------------------- */
 
 typedef struct sluice_host {
     size_t size;
     uint32_t abi;
-    /* Answers a request. May be called during execute or later, from any thread, once or, with final 0
-     * before the last, more often (a protocol without streams takes one answer only and makes an error
-     * of a second). After the final answer the request must not be touched. */
+    /* Answers a request. May be called during execute or later, from any thread, once or, with
+     * final 0 before the last, more often (a protocol without streams takes one answer only and
+     * makes an error of a second). After the final answer the request must not be touched. */
     void (*respond)(const sluice_request *request, const sluice_response *response);
     /* 1 when nobody waits for this request any more: work on it may stop; a final response
      * (SLUICE_CANCELLED) must still be given. */
@@ -197,7 +203,7 @@ typedef struct sluice_host {
     uint64_t (*now_ns)(void);
 } sluice_host;
 
-/* ---- what the backend offers ------------------------------------------------------------------- */
+/* ---- what the backend offers ---------------------------------------------------------------- */
 
 typedef struct sluice_model sluice_model;       /* the backend's own, per model version */
 typedef struct sluice_instance sluice_instance; /* the backend's own, per instance */
@@ -207,8 +213,8 @@ typedef struct sluice_backend {
     uint32_t abi;        /* SLUICE_BACKEND_ABI as compiled */
     const char *name;    /* as in the file's name */
     const char *version; /* of the backend or the library it drives, for the log */
-    /* File extensions a model of this backend may have (".onnx"), NULL-terminated; an empty list: none,
-     * the model is its directory. The default file is `model` with the first of them. */
+    /* File extensions a model of this backend may have (".onnx"), NULL-terminated; an empty list:
+     * none, the model is its directory. The default file is `model` with the first of them. */
     const char *const *extensions;
 
     /* Loads a model. On failure *model is left NULL and `error` says why. */
@@ -217,27 +223,30 @@ typedef struct sluice_backend {
     /* Says what the model takes and gives. `info->size` is set by the host. */
     sluice_status (*model_describe)(sluice_model *model, sluice_model_info *info,
                                     sluice_error *error);
+    /* All its instances are closed and every output that was given has been released. */
     void (*model_close)(sluice_model *model);
 
     /* Makes something that can execute one batch at a time. */
     sluice_status (*instance_open)(sluice_model *model, uint32_t index, sluice_instance **instance,
                                    sluice_error *error);
-    /* No execution is running and every request was answered. */
+    /* No execution is running and every request was answered; outputs may still be held. */
     void (*instance_close)(sluice_instance *instance);
 
-    /* Runs a batch: `n` >= 1 requests whose shapes, but for the batch dimension, are equal, and whose
-     * batch sizes sum to at most max_batch_size (n is 1 where the model does not batch). Each request
-     * gets its own final response, during this call or later; a failure of one need not fail the
-     * others. */
+    /* Runs a batch: `n` >= 1 requests that have the same inputs, whose shapes, but for the batch
+     * dimension, are equal, and whose batch sizes sum to at most max_batch_size (n is 1 where the
+     * model does not batch). What they want may differ. The array is borrowed until execute
+     * returns, each request until its final response. Each gets its own, during this call or later;
+     * a failure of one need not fail the others. */
     void (*execute)(sluice_instance *instance, const sluice_request *const *requests, size_t n);
 } sluice_backend;
 
-/* The one exported function. `host` lives as long as the process. Returns: the table, which must do the
- * same; NULL when it can't work with this host (after saying why through host->log). */
+/* The one exported function. `host` lives as long as the process. Returns: the table, which must do
+ * the same; NULL when it can't work with this host (after saying why through host->log). */
 #if defined(__GNUC__)
 __attribute__((visibility("default")))
 #endif
-const sluice_backend *sluice_backend_entry(const sluice_host *host);
+const sluice_backend *
+sluice_backend_entry(const sluice_host *host);
 
 #ifdef __cplusplus
 }

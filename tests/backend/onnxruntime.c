@@ -190,6 +190,26 @@ static void ask_add(struct ask *ask, float a, float b) {
     ask_input(ask, 1, "b", SLUICE_FP32, dims, 2, right, sizeof(right));
 }
 
+/* Seen from outside by where its answers lie: side by side in what one run gave. */
+static void a_batch_is_one_run(void **state) {
+    struct open open;
+    struct ask asks[3];
+    open_init(&open, *state, "onnx_add", NULL, NULL, 1);
+    for (size_t i = 0; i < 3; i++) {
+        ask_add(&asks[i], 1, (float)i);
+        ask_want(&asks[i], 0);
+    }
+    execute(&open, asks, 3);
+    const char *first = ask_good(&asks[0])->outputs[0].data;
+    for (size_t i = 0; i < 3; i++) {
+        assert_ptr_equal(ask_good(&asks[i])->outputs[0].data, first + i * 4 * sizeof(float));
+    }
+    for (size_t i = 0; i < 3; i++) {
+        ask_fini(&asks[i]);
+    }
+    open_fini(&open);
+}
+
 /* The requests of a batch want different outputs, in different orders. */
 static void wanted_outputs_only(void **state) {
     struct open open;
@@ -238,13 +258,13 @@ static void outputs_of_different_kinds(void **state) {
 }
 
 static void optional_inputs(void **state) {
-    static const int64_t dims[] = {4}, one[] = {1};
+    static const int64_t dims[] = {1, 4}, one[] = {1};
     static const float values[] = {1, 2, 3, 4}, ten = 10;
     struct open open;
     struct ask asks[3];
-    open_init(&open, *state, "onnx_optional", NULL, NULL, 1);
+    open_init(&open, *state, "onnx_optional_rows", NULL, NULL, 1);
     for (size_t i = 0; i < 3; i++) {
-        ask_floats(&asks[i], 4, dims, 1, values, 4);
+        ask_floats(&asks[i], 1, dims, 2, values, 4);
         ask_want(&asks[i], 0);
         if (i == 1) {
             ask_input(&asks[i], 1, "scale", SLUICE_FP32, one, 1, &ten, sizeof(ten));
@@ -415,6 +435,7 @@ int onnxruntime_run(struct subject *subject) {
         cmocka_unit_test_prestate(models_it_refuses, subject),
         cmocka_unit_test_prestate(parameters_it_refuses, subject),
         cmocka_unit_test_prestate(parameters_it_takes, subject),
+        cmocka_unit_test_prestate(a_batch_is_one_run, subject),
         cmocka_unit_test_prestate(wanted_outputs_only, subject),
         cmocka_unit_test_prestate(outputs_of_different_kinds, subject),
         cmocka_unit_test_prestate(optional_inputs, subject),

@@ -55,6 +55,13 @@ def optional():
     return graph.node("Mul", "x scale", "y")
 
 
+def optional_rows():
+    """The same of [batch, 4]: requests with a scale of their own can't be run together."""
+    graph = Graph().input("x", FLOAT, ["batch", 4]).output("y", FLOAT, ["batch", 4])
+    graph.input("scale", FLOAT, [1]).constant("scale", numpy.array([2], numpy.float32))
+    return graph.node("Mul", "x scale", "y")
+
+
 def dynamic():
     """y = x turned on its side: the first dimensions are not one symbol, so it does not batch."""
     graph = Graph().input("x", FLOAT, ["rows", "columns"]).output("y", FLOAT, ["columns", "rows"])
@@ -137,7 +144,8 @@ def total():
 MODELS = {
     **{f"onnx_identity_{name}": lambda kind=kind: identity(kind)
        for name, kind in DATATYPES.items()},
-    "onnx_string": string, "onnx_add": add, "onnx_optional": optional, "onnx_dynamic": dynamic,
+    "onnx_string": string, "onnx_add": add, "onnx_optional": optional,
+    "onnx_optional_rows": optional_rows, "onnx_dynamic": dynamic,
     "onnx_unnamed": unnamed, "onnx_scalar_fixed": scalar_fixed, "onnx_rank0": rank0,
     "onnx_three_outputs": three_outputs, "onnx_mixed": mixed, "onnx_upper": upper,
     "onnx_lookup": lookup, "onnx_broadcast": broadcast, "onnx_passthrough": passthrough,
