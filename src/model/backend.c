@@ -287,11 +287,11 @@ enum status backends_get(struct backends *backends, struct str name, const sluic
         *out = item->backend;
         return st;
     }
+    bool somewhere = backends->directory.ptr != NULL;
     return error_set(err, ST_BAD_MODEL,
-                     "no backend %.*s is installed in %s (--backend-dir); "
-                     "installed: %s",
-                     STR_ARG(name), backends->directory.ptr ? backends->directory.ptr : "",
-                     backends->list.ptr);
+                     "no backend %.*s is installed%s%s (--backend-dir); installed: %s",
+                     STR_ARG(name), somewhere ? " in " : "",
+                     somewhere ? backends->directory.ptr : "", backends->list.ptr);
 }
 
 static bool has_extension(const sluice_backend *backend,
