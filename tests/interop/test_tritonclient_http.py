@@ -237,4 +237,4 @@ def test_shared_memory_is_refused_with_the_reason(client):
     made.set_shared_memory("region", 4)
     with pytest.raises(InferenceServerException, match="shared") as caught:
         client.infer("id_fp32", [made])
-    assert caught.value.status() == "400"
+    assert caught.value.status() == "501"
