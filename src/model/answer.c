@@ -1,7 +1,8 @@
 /* Checking an answer: nothing that a backend got wrong reaches a protocol, whose encoders rely on
- * sizes, shapes and framing being what they say. Dimensions that are well-formed but unlike the model's
- * own description are passed on, and logged once: the bytes are consistent, and the client may know
- * better than a careless exporter. */
+ * sizes, shapes and framing being what they say. Dimensions that are well-formed but unlike the
+ * model's own description are passed on, and logged once: the bytes are consistent, and the client
+ * may know better than a careless exporter. */
+#include <assert.h>
 #include <inttypes.h>
 
 #include "base/log.h"
@@ -101,6 +102,7 @@ static enum status take_shape(struct call *call, size_t i, const struct tensor_s
                               const struct plan_tensor *plan, const sluice_output *output,
                               struct error *err) {
     struct shape given = {output->dims, output->rank};
+    assert(given.rank == 0 || given.dims); /* check_kind */
     size_t rank = plan->reshaped ? spec->shape.rank : given.rank;
     int64_t *dims = room_for_dims(call, i, rank);
     if (!dims) {

@@ -1,6 +1,6 @@
-/* The backends that are installed: shared libraries `libsluice_NAME.so` in one directory, loaded when a
- * model first needs them and kept until the process ends. The host's side of the interface is here
- * too. It refuses to load from anywhere else, and a library that speaks another version. */
+/* The backends that are installed: shared libraries `libsluice_NAME.so` in one directory, loaded
+ * when a model first needs them and kept until the process ends. The host's side of the interface
+ * is here too. It refuses to load from anywhere else, and a library that speaks another version. */
 #ifndef SLUICE_MODEL_BACKEND_H
 #define SLUICE_MODEL_BACKEND_H
 
@@ -14,9 +14,9 @@ struct backends;
 
 enum { BACKEND_NAME_MAX = 64 };
 
-/* `directory` may be NULL: none is installed. `builtin` are tables that are linked into the program,
- * `n_builtin` of them; one of the same name in the directory is not looked at. Returns: NULL when memory
- * is out. */
+/* `directory` may be NULL: none is installed. `builtin` are tables that are linked into the
+ * program, `n_builtin` of them; one of the same name in the directory is not looked at. Returns:
+ * NULL when memory is out. */
 struct backends *backends_new(const char *directory, const sluice_backend *const *builtin,
                               size_t n_builtin);
 /* The libraries stay in the process: their code may be on a stack until it ends. */
@@ -24,12 +24,12 @@ void backends_free(struct backends *backends);
 
 /* [a-z0-9_-]+ */
 bool backend_name_ok(struct str name);
-/* Loads the backend, once. Returns: ST_BAD_MODEL with the list of those that are installed, or with why
- * the library could not be loaded. Thread: one at a time. */
+/* Loads the backend, once. Returns: ST_BAD_MODEL with the list of those that are installed, or with
+ * why the library could not be loaded. Thread: one at a time. */
 enum status backends_get(struct backends *backends, struct str name, const sluice_backend **out,
                          struct error *err) __attribute__((warn_unused_result));
-/* The first backend, by name, one of whose extensions `accepts` says yes to; loads backends until it
- * has one. Returns: NULL when none. Thread: one at a time. */
+/* The first backend, by name, one of whose extensions `accepts` says yes to; loads backends until
+ * it has one. Returns: NULL when none. Thread: one at a time. */
 const sluice_backend *backends_find(struct backends *backends,
                                     bool (*accepts)(void *cookie, const char *extension),
                                     void *cookie);

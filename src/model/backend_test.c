@@ -1,5 +1,5 @@
-/* Backends: which tables are taken, how a directory of them is read, and the identity backend, loaded
- * from the build folder as the server would. */
+/* Backends: which tables are taken, how a directory of them is read, and the identity backend,
+ * loaded from the build folder as the server would. */
 #include "model/backend.h"
 
 #include <setjmp.h>

@@ -1,8 +1,9 @@
-/* The way of a call: in, either onto an instance right here or into the queue, and back to its worker.
+/* The way of a call: in, either onto an instance right here or into the queue, and back to its
+ * worker.
  *
- * Two counts keep a version alive under a call. `n_in_flight` spans from call_submit to the answer and
- * is what version_stop waits for; the reference spans until `done` has returned and the answer's bytes
- * were given back. No lock is taken on the way of a call that runs on its worker. */
+ * Two counts keep a version alive under a call. `n_in_flight` spans from call_submit to the answer
+ * and is what version_stop waits for; the reference spans until `done` has returned and the
+ * answer's bytes were given back. No lock is taken on the way of a call that runs on its worker. */
 #include "model/call.h"
 
 #include <assert.h>
@@ -71,8 +72,8 @@ static bool may_run_here(struct call *call) {
     return pace_is_cheap(&version->pace) && call->input_bytes <= CALL_CHEAP_BYTES;
 }
 
-/* Executes on the calling worker if that is allowed and an instance is idle. Whoever waits in the queue
- * goes first. Returns: false when the call has to queue. */
+/* Executes on the calling worker if that is allowed and an instance is idle. Whoever waits in the
+ * queue goes first. Returns: false when the call has to queue. */
 static bool run_here(struct call *call) {
     struct model_version *version = call->version;
     struct instance *instance = NULL;

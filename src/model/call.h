@@ -1,6 +1,6 @@
-/* A call: one request on its way through a model and back. It is embedded in what the front end keeps
- * per request; the scheduler queues it, an instance (or the worker itself) runs it, and `done` brings it
- * back to the worker it came from. */
+/* A call: one request on its way through a model and back. It is embedded in what the front end
+ * keeps per request; the scheduler queues it, an instance (or the worker itself) runs it, and
+ * `done` brings it back to the worker it came from. */
 #ifndef SLUICE_MODEL_CALL_H
 #define SLUICE_MODEL_CALL_H
 
@@ -29,7 +29,8 @@ struct call {
     struct worker *worker;         /* where `done` runs */
     void (*done)(
         struct call *call); /* exactly once; may run before call_submit or call_cancel returns.
-                                        `response` is filled and must be released by the receiver; the
+                                        `response` is filled and must be released by the receiver;
+                               the
                                         call must live until that */
     /* filled for `done` */
     struct infer_response response;
@@ -55,13 +56,14 @@ struct call {
     struct arena *extra; /* what an answer needs beyond the prepared room */
 };
 
-/* Sends the request to the model: runs on this worker when the model is cheap and an instance is idle,
- * else queues. Refusals (QUEUE_FULL, NOT_READY) also come through `done`. Takes over the caller's
- * reference on `version`, which is given back when `done` has returned and the response is released.
+/* Sends the request to the model: runs on this worker when the model is cheap and an instance is
+ * idle, else queues. Refusals (QUEUE_FULL, NOT_READY) also come through `done`. Takes over the
+ * caller's reference on `version`, which is given back when `done` has returned and the response is
+ * released.
  * Thread: call->worker's. */
 void call_submit(struct call *call, struct model_version *version);
-/* Nobody waits any more: a queued call is dropped at once (`done` with ST_CANCELLED), a running one is
- * left to end, its answer comes to `done` as ever. Must not be used after `done`. Thread:
+/* Nobody waits any more: a queued call is dropped at once (`done` with ST_CANCELLED), a running one
+ * is left to end, its answer comes to `done` as ever. Must not be used after `done`. Thread:
  * call->worker's. */
 void call_cancel(struct call *call);
 

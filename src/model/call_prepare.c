@@ -1,6 +1,6 @@
-/* The request as a backend sees it, and room for its answer. All of it is taken from the request's arena
- * by the worker before the call leaves it: an arena has no lock and belongs to its worker's thread, so
- * an instance must not take from it later. */
+/* The request as a backend sees it, and room for its answer. All of it is taken from the request's
+ * arena by the worker before the call leaves it: an arena has no lock and belongs to its worker's
+ * thread, so an instance must not take from it later. */
 #include <string.h>
 
 #include "model/call_state.h"

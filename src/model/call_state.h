@@ -1,4 +1,5 @@
-/* The states of a call, and its ends: what scheduler.c, instance.c and respond.c share of call.c. */
+/* The states of a call, and its ends: what scheduler.c, instance.c and respond.c share of
+ * call.c. */
 #ifndef SLUICE_MODEL_CALL_STATE_H
 #define SLUICE_MODEL_CALL_STATE_H
 
@@ -18,12 +19,12 @@ enum {
  *     NEW or QUEUED → ANSWERED (refused, cancelled). */
 void call_move(struct call *call, enum call_state to);
 
-/* Makes `call->abi` from `call->request`, and room for the answer, all in the request's arena. Returns:
- * ST_NO_MEMORY. Thread: the worker's, whose arena it is. */
+/* Makes `call->abi` from `call->request`, and room for the answer, all in the request's arena.
+ * Returns: ST_NO_MEMORY. Thread: the worker's, whose arena it is. */
 enum status call_prepare(struct call *call, struct error *err) __attribute__((warn_unused_result));
 
-/* The backend's last answer is in call->response (or an error is): brings the call back to its worker.
- * The call must not be touched after this. Thread: any. */
+/* The backend's last answer is in call->response (or an error is): brings the call back to its
+ * worker. The call must not be touched after this. Thread: any. */
 void call_answer(struct call *call);
 
 #endif

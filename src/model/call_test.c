@@ -1,5 +1,5 @@
-/* Calls on their way: where they run, in which order, what happens when the queue is full, when nobody
- * waits any more, when the version stops. */
+/* Calls on their way: where they run, in which order, what happens when the queue is full, when
+ * nobody waits any more, when the version stops. */
 #include "model/call.h"
 
 #include <pthread.h>
@@ -69,7 +69,8 @@ static void send_one_at_a_time(struct rig *rig) {
     rig_send(rig, (size_t)rig->n_done);
 }
 
-/* Sends calls one after the other, each when the one before is done. Returns: how many ran inline. */
+/* Sends calls one after the other, each when the one before is done. Returns: how many ran
+ * inline. */
 static int64_t run_in_turn(struct rig *rig, int n) {
     int64_t before = metric_read(METRIC_INLINE_EXECUTIONS_TOTAL);
     for (int i = 0; i < n; i++) {

@@ -1,8 +1,9 @@
-/* Completing a configuration, tensor by tensor. A dimension or datatype that is configured must agree
- * with the model's; what is not configured is taken from the model. A configuration may leave out
- * outputs, and inputs that the model can do without. */
+/* Completing a configuration, tensor by tensor. A dimension or datatype that is configured must
+ * agree with the model's; what is not configured is taken from the model. A configuration may leave
+ * out outputs, and inputs that the model can do without. */
 #include "model/complete.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 #include "model/reshape.h"
@@ -63,6 +64,7 @@ static enum status full_shape(const struct side *side, struct shape dims, struct
 static enum status check_shape(const struct side *side, const sluice_tensor_info *info,
                                struct shape seen, bool reshaped, struct error *err) {
     struct shape own = info_shape(info);
+    assert(own.rank == 0 || own.dims); /* model_info_check */
     bool same = own.rank == seen.rank || (own.rank == 0 && !side->is_input);
     for (size_t i = 0; same && i < own.rank; i++) {
         same = own.dims[i] == -1 || own.dims[i] == seen.dims[i];

@@ -1,6 +1,6 @@
 /* What a model's configuration says and what the backend knows of the model become one: the
- * specification that the protocols see, and how it maps to what the backend sees. Contradictions are
- * refused with both sides of them. */
+ * specification that the protocols see, and how it maps to what the backend sees. Contradictions
+ * are refused with both sides of them. */
 #ifndef SLUICE_MODEL_COMPLETE_H
 #define SLUICE_MODEL_COMPLETE_H
 
@@ -29,16 +29,16 @@ struct model_plan {
     size_t max_output_rank; /* of all outputs, either side of a reshape */
 };
 
-/* Completes `config` in place (max_batch_size, batch_reason, platform, inputs and outputs) and makes
- * `plan` of it. `info` was checked by model_info_check. What config points to is not changed; everything
- * new is in `arena`. Returns: ST_BAD_MODEL, ST_NO_MEMORY. */
+/* Completes `config` in place (max_batch_size, batch_reason, platform, inputs and outputs) and
+ * makes `plan` of it. `info` was checked by model_info_check. What config points to is not changed;
+ * everything new is in `arena`. Returns: ST_BAD_MODEL, ST_NO_MEMORY. */
 enum status model_complete(struct arena *arena, struct model_config *config,
                            const sluice_model_info *info, uint64_t version,
                            uint64_t default_max_batch_size, struct model_plan *plan,
                            struct error *err) __attribute__((warn_unused_result));
 
-/* Did the backend describe its model as the interface demands: names, datatypes, ranks, dimensions, no
- * duplicates? Returns: ST_BACKEND_FAILED. */
+/* Did the backend describe its model as the interface demands: names, datatypes, ranks, dimensions,
+ * no duplicates? Returns: ST_BACKEND_FAILED. */
 enum status model_info_check(const sluice_model_info *info, struct error *err)
     __attribute__((warn_unused_result));
 

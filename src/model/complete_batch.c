@@ -1,7 +1,7 @@
-/* Does a model batch, how far, and why? A configuration decides where it says anything about it. Without
- * one, requests may only be joined where the model itself says that the first dimension of all its
- * tensors is one and the same thing: dynamic, and by one name. Guessing from a bare -1 would join what
- * does not belong together. */
+/* Does a model batch, how far, and why? A configuration decides where it says anything about it.
+ * Without one, requests may only be joined where the model itself says that the first dimension of
+ * all its tensors is one and the same thing: dynamic, and by one name. Guessing from a bare -1
+ * would join what does not belong together. */
 #include <inttypes.h>
 
 #include "base/log.h"
@@ -24,8 +24,8 @@ static bool is_configured(const struct model_config_tensor *tensors, size_t n, c
 
 /* ---- as configured --------------------------------------------------------------------------- */
 
-/* Does the first dimension of every tensor that is served take any size? An output without dimensions
- * passes: the model may not know its shape. */
+/* Does the first dimension of every tensor that is served take any size? An output without
+ * dimensions passes: the model may not know its shape. */
 static enum status check_first(const struct model_config *config, const sluice_model_info *info,
                                bool is_input, struct error *err) {
     const sluice_tensor_info *infos = is_input ? info->inputs : info->outputs;

@@ -1,4 +1,5 @@
-/* Configuration and model become one: what is taken over, what must agree, and when a model batches. */
+/* Configuration and model become one: what is taken over, what must agree, and when a model
+ * batches. */
 #include "model/complete.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* The configuration of a model: what config.pbtxt says (or nothing), completed from what the backend
- * knows of the model, checked, and printable. */
+/* The configuration of a model: what config.pbtxt says (or nothing), completed from what the
+ * backend knows of the model, checked, and printable. */
 #ifndef SLUICE_MODEL_CONFIG_H
 #define SLUICE_MODEL_CONFIG_H
 
@@ -64,9 +64,9 @@ struct model_config {
     size_t n_params;
 };
 
-/* Reads a parsed config.pbtxt. Fields that only tune what Sluice does not do are warned about in the
- * log; fields that change answers and are not supported fail with the reason; unknown ones are errors
- * naming line and field. All memory is in `arena` (strings are copies). */
+/* Reads a parsed config.pbtxt. Fields that only tune what Sluice does not do are warned about in
+ * the log; fields that change answers and are not supported fail with the reason; unknown ones are
+ * errors naming line and field. All memory is in `arena` (strings are copies). */
 enum status model_config_read(struct arena *arena, const struct doc *doc, struct model_config *out,
                               struct error *err) __attribute__((warn_unused_result));
 

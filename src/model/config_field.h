@@ -24,8 +24,9 @@ enum config_message {
     CONFIG_TRANSACTION_POLICY,
 };
 
-/* Goes through `node` and all messages in it: warns about fields that have no effect, refuses those that
- * are unknown or would change answers. Returns: ST_BAD_CONFIG with file, line, path and reason. */
+/* Goes through `node` and all messages in it: warns about fields that have no effect, refuses those
+ * that are unknown or would change answers. Returns: ST_BAD_CONFIG with file, line, path and
+ * reason. */
 enum status config_fields_check(const struct doc_node *node, enum config_message message,
                                 struct error *err) __attribute__((warn_unused_result));
 

@@ -1,5 +1,5 @@
-/* Reading config.pbtxt: which fields there are is config_field.def's business, what they say is read
- * here and by the neighbours named in config_read.h. */
+/* Reading config.pbtxt: which fields there are is config_field.def's business, what they say is
+ * read here and by the neighbours named in config_read.h. */
 #include "model/config_read.h"
 
 #include "model/backend.h"

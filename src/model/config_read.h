@@ -1,4 +1,5 @@
-/* What the readers of a configuration share. Each reads one part of it; config_read.c calls them. */
+/* What the readers of a configuration share. Each reads one part of it; config_read.c calls
+ * them. */
 #ifndef SLUICE_MODEL_CONFIG_READ_H
 #define SLUICE_MODEL_CONFIG_READ_H
 

@@ -1,5 +1,6 @@
-/* Many calls from several workers at once, through instances that workers and threads compete for: each
- * is answered once, with its own bytes, and nothing is left behind. Meant for the thread sanitizer. */
+/* Many calls from several workers at once, through instances that workers and threads compete for:
+ * each is answered once, with its own bytes, and nothing is left behind. Meant for the thread
+ * sanitizer. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* Instances: opening, claiming, running, and the loop of their threads. No lock is held while a backend
- * runs. It refuses to decide what is run together: that is the scheduler's. */
+/* Instances: opening, claiming, running, and the loop of their threads. No lock is held while a
+ * backend runs. It refuses to decide what is run together: that is the scheduler's. */
 #include "model/instance.h"
 
 #include <assert.h>
@@ -58,10 +58,10 @@ struct instance *instance_claim(struct model_version *version) {
 
 void instance_release(struct instance *instance) {
     struct model_version *version = instance->version;
-    /* A thread that found calls but no idle instance sleeps until somebody who released one wakes it.
-     * No wake is lost: either its claim saw this store, or this load sees the call it wanted to run,
-     * because both sides are sequentially consistent; and the wake needs the lock that the thread held
-     * from its claim until it slept. */
+    /* A thread that found calls but no idle instance sleeps until somebody who released one wakes
+     * it. No wake is lost: either its claim saw this store, or this load sees the call it wanted to
+     * run, because both sides are sequentially consistent; and the wake needs the lock that the
+     * thread held from its claim until it slept. */
     atomic_store_explicit(&instance->busy, false, memory_order_seq_cst);
     if (!scheduler_is_empty(&version->scheduler)) {
         scheduler_wake(&version->scheduler);
@@ -84,8 +84,8 @@ void instance_execute(struct instance *instance, struct call *const *calls, size
     pace_add(&version->pace, clock_now_ns() - started_ns);
 }
 
-/* Waits until there is something to do and an instance to do it with. `held` is the instance that the
- * caller used last: it keeps it while calls wait. Returns: NULL at the end. */
+/* Waits until there is something to do and an instance to do it with. `held` is the instance that
+ * the caller used last: it keeps it while calls wait. Returns: NULL at the end. */
 static struct instance *await_work(struct model_version *version, struct instance *held,
                                    struct call **batch, size_t *n) {
     struct scheduler *scheduler = &version->scheduler;

@@ -1,6 +1,6 @@
-/* The instances of a model version, and the threads that run them. An instance executes one batch at a
- * time; who executes, a thread of the version or a worker, claims one first. Threads and instances are
- * as many, but a thread takes whichever instance is free. */
+/* The instances of a model version, and the threads that run them. An instance executes one batch
+ * at a time; who executes, a thread of the version or a worker, claims one first. Threads and
+ * instances are as many, but a thread takes whichever instance is free. */
 #ifndef SLUICE_MODEL_INSTANCE_H
 #define SLUICE_MODEL_INSTANCE_H
 
@@ -33,12 +33,13 @@ enum status instances_start(struct model_version *version, struct error *err)
 void instances_stop(struct model_version *version);
 void instances_close(struct model_version *version);
 
-/* Returns: an instance that nobody uses, now the caller's until instance_release; NULL: all are busy.
+/* Returns: an instance that nobody uses, now the caller's until instance_release; NULL: all are
+ * busy.
  * Thread: any; takes no lock. */
 struct instance *instance_claim(struct model_version *version);
 void instance_release(struct instance *instance);
-/* Runs the calls, which are in CALL_RUNNING. Calls that were answered may be gone when it returns (see
- * call_answer). */
+/* Runs the calls, which are in CALL_RUNNING. Calls that were answered may be gone when it returns
+ * (see call_answer). */
 void instance_execute(struct instance *instance, struct call *const *calls, size_t n);
 
 #endif

@@ -57,8 +57,8 @@ struct model_list {
  * neither "." nor "..". */
 bool model_name_ok(struct str name);
 
-/* Appends what `argument` names: "PATH" or "NAME=PATH", PATH being a model file, a model's directory, or
- * a directory of those. Returns: ST_BAD_CONFIG. */
+/* Appends what `argument` names: "PATH" or "NAME=PATH", PATH being a model file, a model's
+ * directory, or a directory of those. Returns: ST_BAD_CONFIG. */
 enum status scan_path(struct model_list *list, const char *argument, struct error *err)
     __attribute__((warn_unused_result));
 /* Appends all models of a directory of models, which may be empty. Returns: ST_BAD_CONFIG. */
@@ -74,7 +74,8 @@ bool model_dir_version(const char *name, uint64_t *out);
 enum status model_inspect(struct arena *arena, struct model *model, struct error *err)
     __attribute__((warn_unused_result));
 
-/* Finds the backend and the file of one version. Returns: ST_BAD_MODEL saying what was looked for. */
+/* Finds the backend and the file of one version. Returns: ST_BAD_MODEL saying what was looked
+ * for. */
 enum status model_locate(struct arena *arena, struct backends *backends, const struct model *model,
                          uint64_t number, const sluice_backend **backend, struct str *path,
                          struct error *err) __attribute__((warn_unused_result));

@@ -1,4 +1,5 @@
 /* The directory of one model: its configuration, its versions, and the file of each. */
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -267,8 +268,8 @@ static enum status find_backend(struct arena *arena, struct backends *backends,
                      model->directory.ptr, number, backends_list(backends));
 }
 
-/* The first file that is there by one of the backend's extensions; the version's directory for a backend
- * that has none. */
+/* The first file that is there by one of the backend's extensions; the version's directory for a
+ * backend that has none. */
 static struct str default_file(struct arena *arena, const struct model *model, uint64_t number,
                                const sluice_backend *backend) {
     const char *const *extensions = backend->extensions;
@@ -296,6 +297,7 @@ enum status model_locate(struct arena *arena, struct backends *backends, const s
     if (st != ST_OK) {
         return st;
     }
+    assert(*backend);
     *path = model->config.default_filename.len > 0
                 ? file_in(arena, model, number, model->config.default_filename.ptr, "")
                 : default_file(arena, model, number, *backend);

@@ -1,5 +1,5 @@
-/* Is what a backend says of its model well formed? Asked once per load, so that nobody after this has to
- * doubt a name, a rank or a dimension. */
+/* Is what a backend says of its model well formed? Asked once per load, so that nobody after this
+ * has to doubt a name, a rank or a dimension. */
 #include "base/utf8.h"
 #include "model/complete.h"
 

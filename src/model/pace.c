@@ -1,6 +1,6 @@
-/* The history of a model's execution times as two rows of bits. A count of bits instead of an average:
- * an execution that was interrupted by the scheduler of the machine spoils one bit, not the mean of
- * the next hundred. */
+/* The history of a model's execution times as two rows of bits. A count of bits instead of an
+ * average: an execution that was interrupted by the scheduler of the machine spoils one bit, not
+ * the mean of the next hundred. */
 #include "model/pace.h"
 
 void pace_init(struct pace *pace) {

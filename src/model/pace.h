@@ -1,8 +1,10 @@
-/* Is a model fast enough to run on the worker that read the request? Decided from how long its recent
- * executions took: most of them must be short before it may, a few long ones (or one very long) end it.
- * Between the two thresholds nothing changes, so that it does not flap. It refuses to read the clock.
+/* Is a model fast enough to run on the worker that read the request? Decided from how long its
+ * recent executions took: most of them must be short before it may, a few long ones (or one very
+ * long) end it. Between the two thresholds nothing changes, so that it does not flap. It refuses to
+ * read the clock.
  *
- * Thread: any. Two threads that add at once may lose one of the two observations; that is allowed. */
+ * Thread: any. Two threads that add at once may lose one of the two observations; that is
+ * allowed. */
 #ifndef SLUICE_MODEL_PACE_H
 #define SLUICE_MODEL_PACE_H
 

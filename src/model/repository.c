@@ -1,10 +1,11 @@
 /* The table of models: fixed by repository_new, filled by the loader, read on every request.
  *
- * Finding a version takes no lock. The table of names never changes after repository_new. What a model
- * serves is one pointer to a list that never changes once it is published; a reader takes a reference
- * on the version it picks. Versions are freed by repository_free only, when no worker runs any more. A
- * repository that replaces versions while it serves would publish a new list and free the old one when
- * each worker has passed through its loop once: no worker keeps the list across that. */
+ * Finding a version takes no lock. The table of names never changes after repository_new. What a
+ * model serves is one pointer to a list that never changes once it is published; a reader takes a
+ * reference on the version it picks. Versions are freed by repository_free only, when no worker
+ * runs any more. A repository that replaces versions while it serves would publish a new list and
+ * free the old one when each worker has passed through its loop once: no worker keeps the list
+ * across that. */
 #include "model/repository.h"
 
 #include <assert.h>

@@ -1,8 +1,9 @@
-/* The models being served: found in directories or given as files, loaded in the background, looked up
- * by name and version on every request. A lookup takes no lock. A model that fails to load leaves the
- * others serving, and says why.
+/* The models being served: found in directories or given as files, loaded in the background, looked
+ * up by name and version on every request. A lookup takes no lock. A model that fails to load
+ * leaves the others serving, and says why.
  *
- * Thread: repository_new, _load_start, _stop and _free on the main thread; everything else on any. */
+ * Thread: repository_new, _load_start, _stop and _free on the main thread; everything else on
+ * any. */
 #ifndef SLUICE_MODEL_REPOSITORY_H
 #define SLUICE_MODEL_REPOSITORY_H
 
@@ -32,12 +33,13 @@ struct repository_options {
     bool strict_readiness;           /* ready only when every model is */
 };
 
-/* Reads the directories and configurations: names are known, nothing is loaded. Returns: ST_BAD_CONFIG
- * when a path does not exist or two models have one name. What is wrong with a single model is kept for
- * its state. */
+/* Reads the directories and configurations: names are known, nothing is loaded. Returns:
+ * ST_BAD_CONFIG when a path does not exist or two models have one name. What is wrong with a single
+ * model is kept for its state. */
 enum status repository_new(const struct repository_options *options, struct repository **out,
                            struct error *err) __attribute__((warn_unused_result));
-/* Loads all models on a thread of its own; `done` runs on that thread when all have loaded or failed. */
+/* Loads all models on a thread of its own; `done` runs on that thread when all have loaded or
+ * failed. */
 enum status repository_load_start(struct repository *repository, void (*done)(void *cookie),
                                   void *cookie, struct error *err);
 /* The same on the calling thread (--check). Returns: ST_BAD_MODEL when any failed. */
@@ -46,11 +48,13 @@ enum status repository_load(struct repository *repository, struct error *err);
 void repository_stop(struct repository *repository);
 void repository_free(struct repository *repository);
 
-/* Loaded completely, and (with strict_readiness) without a failure? No models at all counts as ready. */
+/* Loaded completely, and (with strict_readiness) without a failure? No models at all counts as
+ * ready. */
 bool repository_is_ready(const struct repository *repository);
 
 /* `version_text` with ptr NULL: the highest ready version. Otherwise decimal digits.
- * Returns: ST_UNKNOWN_MODEL, ST_UNKNOWN_VERSION, or ST_NOT_READY (loading, or failed with the reason).
+ * Returns: ST_UNKNOWN_MODEL, ST_UNKNOWN_VERSION, or ST_NOT_READY (loading, or failed with the
+ * reason).
  * Owns: *out until model_version_unref. */
 enum status repository_find(struct repository *repository, struct str name, struct str version_text,
                             struct model_version **out, struct error *err)
@@ -61,8 +65,8 @@ const struct model_spec *model_version_spec(const struct model_version *version)
 /* All ready versions of the same model, ascending; borrowed while `version` is referenced. */
 const uint64_t *model_version_siblings(const struct model_version *version, size_t *n);
 
-/* Prints what each model resolved to, for people: inputs, outputs, batch dimension and why, instances,
- * versions, or why it failed. */
+/* Prints what each model resolved to, for people: inputs, outputs, batch dimension and why,
+ * instances, versions, or why it failed. */
 void repository_print(struct repository *repository, struct buf *out);
 
 #endif

@@ -1,6 +1,6 @@
-/* Loading: model by model in the order of names, version by version. What fails is kept with its reason
- * and does not stop the others. A model is published when all its versions have been tried, so that
- * "the highest" does not change under a client while it loads. */
+/* Loading: model by model in the order of names, version by version. What fails is kept with its
+ * reason and does not stop the others. A model is published when all its versions have been tried,
+ * so that "the highest" does not change under a client while it loads. */
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -1,4 +1,5 @@
-/* The repository: loading, finding by name and version, readiness, what a failure leaves, stopping. */
+/* The repository: loading, finding by name and version, readiness, what a failure leaves,
+ * stopping. */
 #include "model/repository.h"
 
 #include <pthread.h>

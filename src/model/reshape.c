@@ -3,7 +3,8 @@
 
 #include "base/checked.h"
 
-/* The product of the fixed dimensions from `at` up to the next -1 or the end, which `at` then is. */
+/* The product of the fixed dimensions from `at` up to the next -1 or the end, which `at` then
+ * is. */
 static bool stretch(struct shape shape, size_t *at, uint64_t *product) {
     *product = 1;
     while (*at < shape.rank && shape.dims[*at] >= 0) {

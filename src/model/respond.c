@@ -1,6 +1,6 @@
-/* What a backend calls to answer. A protocol that carries one answer gets the first, and an error when
- * the backend gives a second with outputs; either way it is told only when the backend has said that it
- * is done with the request. */
+/* What a backend calls to answer. A protocol that carries one answer gets the first, and an error
+ * when the backend gives a second with outputs; either way it is told only when the backend has
+ * said that it is done with the request. */
 #include "model/respond.h"
 
 #include "base/log.h"

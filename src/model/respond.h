@@ -10,8 +10,8 @@ void host_respond(const sluice_request *request, const sluice_response *response
 int host_is_cancelled(const sluice_request *request);
 
 /* Checks the outputs of `response` against the call and puts them, and the parameters, into
- * call->response; their bytes stay the backend's. Returns: ST_BACKEND_FAILED saying what is wrong with
- * them. Thread: any. */
+ * call->response; their bytes stay the backend's. Returns: ST_BACKEND_FAILED saying what is wrong
+ * with them. Thread: any. */
 enum status answer_take(struct call *call, const sluice_response *response, struct error *err)
     __attribute__((warn_unused_result));
 

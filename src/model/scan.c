@@ -1,6 +1,6 @@
-/* From the command line to models: what is a path? A file is a model of its own; a directory is a model
- * or holds models, decided by what is in it. It refuses to guess: a directory that is neither is an
- * error that says what was expected. */
+/* From the command line to models: what is a path? A file is a model of its own; a directory is a
+ * model or holds models, decided by what is in it. It refuses to guess: a directory that is neither
+ * is an error that says what was expected. */
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>

@@ -34,8 +34,8 @@ enum status scheduler_push(struct scheduler *scheduler, struct call *call, struc
     __attribute__((warn_unused_result));
 /* Takes the call back. Returns: false when an instance has it already. Thread: any. */
 bool scheduler_remove(struct scheduler *scheduler, struct call *call);
-/* The calls to be executed together now, at most `max`, oldest first, each marked as running. One, as
- * long as requests are not batched. Returns: how many; 0 when none wait. The lock is held. */
+/* The calls to be executed together now, at most `max`, oldest first, each marked as running. One,
+ * as long as requests are not batched. Returns: how many; 0 when none wait. The lock is held. */
 size_t scheduler_take(struct scheduler *scheduler, struct call **batch, size_t max);
 /* An instance became free although calls wait: wakes a thread for them. Thread: any. */
 void scheduler_wake(struct scheduler *scheduler);

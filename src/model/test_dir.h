@@ -3,7 +3,7 @@
 #define SLUICE_MODEL_TEST_DIR_H
 
 #include <assert.h>
-#include <ftw.h>
+#include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,18 +47,28 @@ static inline void test_dir_add(const struct test_dir *dir, const char *name, co
     }
 }
 
-static inline int test_dir_remove_one(const char *path, const struct stat *info, int kind,
-                                      struct FTW *where) {
-    (void)info;
-    (void)kind;
-    (void)where;
-    return remove(path);
+/* Everything in `path` and itself; links are removed, not followed. */
+static inline void test_dir_remove_all(const char *path) {
+    DIR *dir = opendir(path);
+    assert(dir);
+    for (struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
+        char inner[PATH_MAX];
+        struct stat info;
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
+            snprintf(inner, sizeof(inner), "%s/%s", path, entry->d_name);
+            if (lstat(inner, &info) == 0 && S_ISDIR(info.st_mode)) {
+                test_dir_remove_all(inner);
+            } else {
+                remove(inner);
+            }
+        }
+    }
+    closedir(dir);
+    remove(path);
 }
 
 static inline void test_dir_remove(const struct test_dir *dir) {
-    int rc = nftw(dir->path, test_dir_remove_one, 16, FTW_DEPTH | FTW_PHYS);
-    assert(rc == 0);
-    (void)rc;
+    test_dir_remove_all(dir->path);
 }
 
 #endif

@@ -289,7 +289,8 @@ static inline void rig_on_step(struct worker_msg *msg) {
     rig->step(rig);
 }
 
-/* Runs `step` on a worker and its loop until `expected` calls are done (0: until the step returned). */
+/* Runs `step` on a worker and its loop until `expected` calls are done (0: until the step
+ * returned). */
 static inline void rig_run(struct rig *rig, void (*step)(struct rig *rig), int expected) {
     struct error err;
     enum status st = worker_new("test", &rig->worker, &err);

@@ -6,6 +6,8 @@
 
 #include "model/backend.h"
 
+enum { STOP_POLL_NS = 1000000 };
+
 /* ---- opening --------------------------------------------------------------------------------- */
 
 static sluice_param *params_for_backend(struct arena *arena, const struct model_config *config) {
@@ -61,8 +63,8 @@ static enum status describe(struct model_version *version, const struct version_
                           options->default_max_batch_size, &version->plan, err);
 }
 
-/* How many instances, with how many threads each. One instance unless told otherwise: it may use all
- * CPUs for a request, and what waits meanwhile can be batched. */
+/* How many instances, with how many threads each. One instance unless told otherwise: it may use
+ * all CPUs for a request, and what waits meanwhile can be batched. */
 static void divide_cpus(struct model_version *version, const struct version_options *options) {
     uint64_t n = options->config->instance_count;
     version->n_instances = n > 0 ? (size_t)n : 1;
@@ -73,14 +75,14 @@ static void divide_cpus(struct model_version *version, const struct version_opti
     version->may_spin = !options->spinning_hurts && version->n_threads >= VERSION_SPIN_CPUS;
 }
 
-static enum status allocate(const struct version_options *options, struct model_version **out,
-                            struct error *err) {
+static struct model_version *allocate(const struct version_options *options, struct error *err) {
     struct arena *arena = arena_new(NULL, 0);
     struct model_version *version =
         arena ? arena_alloc_aligned(arena, sizeof(*version), CACHE_LINE_BYTES) : NULL;
     if (!version) {
         arena_free(arena);
-        return error_set(err, ST_NO_MEMORY, "out of memory for the model");
+        error_set(err, ST_NO_MEMORY, "out of memory for the model");
+        return NULL;
     }
     *version = (struct model_version){
         .arena = arena,
@@ -97,8 +99,7 @@ static enum status allocate(const struct version_options *options, struct model_
     atomic_init(&version->refs, 1);
     atomic_init(&version->n_in_flight, 0);
     atomic_init(&version->stopping, false);
-    *out = version;
-    return ST_OK;
+    return version;
 }
 
 static void destroy(struct model_version *version) {
@@ -132,14 +133,13 @@ static enum status open_instances(struct model_version *version, bool cheap, str
 
 enum status version_open(const struct version_options *options, struct model_version **out,
                          struct error *err) {
-    struct model_version *version = NULL;
     sluice_model_info info;
-    enum status st = allocate(options, &version, err);
-    if (st != ST_OK) {
-        return st;
+    struct model_version *version = allocate(options, err);
+    if (!version) {
+        return ST_NO_MEMORY;
     }
     divide_cpus(version, options);
-    st = open_model(version, options, err);
+    enum status st = open_model(version, options, err);
     if (st == ST_OK) {
         st = describe(version, options, &info, err);
     }
@@ -202,10 +202,10 @@ void version_refuse(struct model_version *version) {
 
 void version_stop(struct model_version *version) {
     version_refuse(version);
-    /* Looked at from time to time instead of signalled: whoever ends the last call must not touch the
-     * version after its count, and serving pays nothing for an end that comes once. */
+    /* Looked at from time to time instead of signalled: whoever ends the last call must not touch
+     * the version after its count, and serving pays nothing for an end that comes once. */
     while (atomic_load_explicit(&version->n_in_flight, memory_order_acquire) > 0) {
-        nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = STOP_POLL_NS}, NULL);
     }
     instances_stop(version);
 }
