@@ -36,7 +36,7 @@ def wait_until(address, fits, what, patience=http1.PATIENCE):
         if fits(numbers):
             return numbers
         assert time.monotonic() < end, f"expected {what}, got {numbers}"
-        time.sleep(0.02)
+        time.sleep(0.005)
 
 
 def wait_at_rest(address, arenas=None):
