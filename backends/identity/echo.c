@@ -48,10 +48,16 @@ static size_t aligned(size_t n_bytes) {
     return (n_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
+static int needs_gather(const sluice_input *input) {
+    return input->n_pieces > 1 && input->n_bytes > 0;
+}
+
 static void gather(const sluice_input *input, unsigned char *to) {
     for (size_t i = 0; i < input->n_pieces; i++) {
-        memcpy(to, input->pieces[i].data, input->pieces[i].n_bytes);
-        to += input->pieces[i].n_bytes;
+        if (input->pieces[i].n_bytes > 0) {
+            memcpy(to, input->pieces[i].data, input->pieces[i].n_bytes);
+            to += input->pieces[i].n_bytes;
+        }
     }
 }
 
@@ -61,7 +67,7 @@ static size_t gather_bytes(const sluice_request *request) {
     size_t sum = 0;
     for (size_t i = 0; i < request->n_wanted; i++) {
         const sluice_input *input = input_find(request, request->wanted[i]);
-        if (input && input->n_pieces > 1) {
+        if (input && needs_gather(input)) {
             sum += aligned(input->n_bytes);
         }
     }
@@ -78,12 +84,12 @@ static void outputs_fill(const sluice_request *request, sluice_output *outputs,
                                      .dims = input->dims,
                                      .rank = input->rank,
                                      .n_bytes = input->n_bytes};
-        if (input->n_pieces == 1) {
-            outputs[i].data = input->pieces[0].data;
-        } else if (input->n_pieces > 1) {
+        if (block && needs_gather(input)) {
             gather(input, block);
             outputs[i].data = block;
             block += aligned(input->n_bytes);
+        } else if (input->n_pieces > 0) {
+            outputs[i].data = input->pieces[0].data;
         }
     }
 }

@@ -95,8 +95,13 @@ static sluice_status run_together(sluice_instance *instance, const sluice_reques
     }
     status = run(instance, n_inputs, n_outputs, error);
     if (status == SLUICE_OK) {
-        status = results_make(ort, instance->output_values, instance->infos, n_outputs, n,
-                              rows_of(requests, n), &instance->gather, &results, error);
+        const struct outcome outcome = {.values = instance->output_values,
+                                        .infos = instance->infos,
+                                        .n = n_outputs,
+                                        .n_requests = n,
+                                        .n_rows = rows_of(requests, n),
+                                        .gather = &instance->gather};
+        status = results_make(ort, &outcome, &results, error);
     }
     inputs_release(ort, instance->input_values, n_inputs);
     gather_trim(&instance->gather);

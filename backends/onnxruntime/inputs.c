@@ -62,17 +62,17 @@ static size_t gather_bytes(const sluice_request *const *requests, size_t n_reque
     return sum;
 }
 
-static size_t copy_together(const sluice_request *const *requests, size_t n_requests, size_t index,
-                            unsigned char *to) {
-    size_t sum = 0;
+static void copy_together(const sluice_request *const *requests, size_t n_requests, size_t index,
+                          unsigned char *to) {
     for (size_t i = 0; i < n_requests; i++) {
         const sluice_input *input = &requests[i]->inputs[index];
         for (size_t k = 0; k < input->n_pieces; k++) {
-            memcpy(to + sum, input->pieces[k].data, input->pieces[k].n_bytes);
-            sum += input->pieces[k].n_bytes;
+            if (input->pieces[k].n_bytes > 0) {
+                memcpy(to, input->pieces[k].data, input->pieces[k].n_bytes);
+                to += input->pieces[k].n_bytes;
+            }
         }
     }
-    return sum;
 }
 
 /* The dimensions of the whole batch: those of the input itself where there is one request. */
@@ -110,12 +110,12 @@ static OrtStatus *value_make(const struct ort *ort, struct gather *gather, size_
     if (input->datatype == SLUICE_BYTES) {
         return strings_make(ort, requests, n_requests, index, dims, value);
     }
-    if (lies_together(input, n_requests)) {
-        return view_make(ort, input, input->n_pieces ? input->pieces[0].data : NULL, input->n_bytes,
-                         dims, value);
+    size_t n_bytes = bytes_of(requests, n_requests, index);
+    if (n_bytes == 0 || lies_together(input, n_requests)) {
+        return view_make(ort, input, n_bytes ? input->pieces[0].data : NULL, n_bytes, dims, value);
     }
     unsigned char *to = gather->bytes + *used;
-    size_t n_bytes = copy_together(requests, n_requests, index, to);
+    copy_together(requests, n_requests, index, to);
     *used += aligned(n_bytes);
     return view_make(ort, input, to, n_bytes, dims, value);
 }

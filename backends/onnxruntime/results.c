@@ -63,7 +63,7 @@ static sluice_status bytes_find(const struct ort *ort, struct result *result, si
  * interface allows it; the gathered batch is ours and will be overwritten. */
 static sluice_status keep(struct result *result, const struct gather *gather, sluice_error *error) {
     uintptr_t from = (uintptr_t)gather->bytes, at = (uintptr_t)result->next;
-    if (result->block || at < from || at >= from + gather->n_bytes) {
+    if (result->block || !result->next || at < from || at >= from + gather->n_bytes) {
         return SLUICE_OK;
     }
     result->block = malloc(result->n_bytes + 1);
@@ -132,20 +132,19 @@ static struct results *results_new(const struct ort *ort, OrtValue **values, siz
     return results;
 }
 
-sluice_status results_make(const struct ort *ort, OrtValue **values,
-                           const sluice_tensor_info *const *infos, size_t n, size_t n_requests,
-                           uint64_t n_rows, const struct gather *gather, struct results **out,
-                           sluice_error *error) {
+sluice_status results_make(const struct ort *ort, const struct outcome *outcome,
+                           struct results **out, sluice_error *error) {
     sluice_status status = SLUICE_OK;
-    struct results *results = results_new(ort, values, n);
+    struct results *results = results_new(ort, outcome->values, outcome->n);
     if (!results) {
         return error_set(error, SLUICE_NO_MEMORY, "no memory for the outputs");
     }
-    atomic_init(&results->n_refs, n_requests);
-    for (size_t i = 0; status == SLUICE_OK && i < n; i++) {
-        status = result_init(ort, &results->items[i], infos[i], gather, error);
-        if (status == SLUICE_OK && n_requests > 1) {
-            status = split_prepare(&results->items[i], infos[i], n_rows, error);
+    atomic_init(&results->n_refs, outcome->n_requests);
+    for (size_t i = 0; status == SLUICE_OK && i < outcome->n; i++) {
+        const sluice_tensor_info *info = outcome->infos[i];
+        status = result_init(ort, &results->items[i], info, outcome->gather, error);
+        if (status == SLUICE_OK && outcome->n_requests > 1) {
+            status = split_prepare(&results->items[i], info, outcome->n_rows, error);
         }
     }
     if (status != SLUICE_OK) {

@@ -32,14 +32,21 @@ struct results {
     struct result items[];
 };
 
-/* Looks at `n` values that Run made, whose outputs are described by `infos[i]`. With n_requests > 1
- * each must have a first dimension of n_rows, the batch's. Bytes that lie in `gather` are copied:
- * it is used again before the answers are sent. Owns: takes values[0 … n), also on failure. On
- * success *out holds n_requests references. */
-sluice_status results_make(const struct ort *ort, OrtValue **values,
-                           const sluice_tensor_info *const *infos, size_t n, size_t n_requests,
-                           uint64_t n_rows, const struct gather *gather, struct results **out,
-                           sluice_error *error);
+/* What is known of a run that ended well. */
+struct outcome {
+    OrtValue **values;                      /* `n` that Run made */
+    const sluice_tensor_info *const *infos; /* how the model describes each */
+    size_t n;
+    size_t n_requests;
+    uint64_t n_rows;             /* over all requests */
+    const struct gather *gather; /* where the inputs may lie */
+};
+
+/* Looks at the values. With several requests each must have n_rows as its first dimension. Bytes
+ * that lie in `gather` are copied: it is used again before the answers are sent.
+ * Owns: takes the values, also on failure. On success *out holds n_requests references. */
+sluice_status results_make(const struct ort *ort, const struct outcome *outcome,
+                           struct results **out, sluice_error *error);
 
 /* Takes the next `n_rows` rows of a result, or all of it when the batch is not split (`split` 0).
  * Sets data, n_bytes, dims (of the result: read before the next call), rank and datatype of

@@ -20,10 +20,12 @@ static int cursor_read(struct cursor *cursor, void *to, size_t n_bytes) {
     while (n_bytes > 0 && cursor->n_pieces > 0) {
         size_t left = cursor->piece->n_bytes - cursor->offset;
         size_t n = left < n_bytes ? left : n_bytes;
-        memcpy(out, (const unsigned char *)cursor->piece->data + cursor->offset, n);
-        out += n;
-        n_bytes -= n;
-        cursor->offset += n;
+        if (n > 0) { /* an empty piece may have no address */
+            memcpy(out, (const unsigned char *)cursor->piece->data + cursor->offset, n);
+            out += n;
+            n_bytes -= n;
+            cursor->offset += n;
+        }
         if (cursor->offset == cursor->piece->n_bytes) {
             cursor->piece++;
             cursor->n_pieces--;

@@ -244,6 +244,31 @@ static void a_batch(void **state) {
     open_fini(&open);
 }
 
+/* A batch without a single row, one of them in two pieces of no bytes. */
+static void a_batch_of_nothing(void **state) {
+    static const sluice_datatype datatypes[] = {SLUICE_FP32, SLUICE_BYTES};
+    static const int64_t dims[] = {0, COLUMNS};
+    for (size_t k = 0; k < 2; k++) {
+        struct open open;
+        struct ask asks[3];
+        open_init(&open, *state, subject_identity(datatypes[k]), NULL, NULL, 1);
+        for (size_t i = 0; i < 3; i++) {
+            ask_init(&asks[i], 0);
+            ask_input(&asks[i], 0, "x", datatypes[k], dims, 2, "", 0);
+            ask_want(&asks[i], 0);
+        }
+        asks[1].inputs[0].n_pieces = 1;
+        ask_split(&asks[1], 0, 0);
+        execute_all(&open, asks, 3);
+        for (size_t i = 0; i < 3; i++) {
+            assert_int_equal(ask_good(&asks[i])->outputs[0].dims[0], 0);
+            assert_int_equal(ask_good(&asks[i])->outputs[0].n_bytes, 0);
+            ask_fini(&asks[i]);
+        }
+        open_fini(&open);
+    }
+}
+
 static void a_batch_of_strings(void **state) {
     struct open open;
     struct ask asks[3];
@@ -352,6 +377,7 @@ int suite_run(struct subject *subject) {
         cmocka_unit_test_prestate(strings_in_pieces, subject),
         cmocka_unit_test_prestate(numbers_in_pieces, subject),
         cmocka_unit_test_prestate(a_batch, subject),
+        cmocka_unit_test_prestate(a_batch_of_nothing, subject),
         cmocka_unit_test_prestate(a_batch_of_strings, subject),
         cmocka_unit_test_prestate(outputs_stay_until_released, subject),
         cmocka_unit_test_prestate(the_cancelled_get_no_outputs, subject),
