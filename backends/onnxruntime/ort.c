@@ -14,15 +14,22 @@ sluice_status error_set(sluice_error *error, sluice_status status, const char *f
     return status;
 }
 
-/* Copies `text` with every run of blanks, line ends and control characters made one blank; cuts at
- * a character's start when it does not fit. */
+/* Messages of failed checks begin with the place in the library's source; its length, else 0. */
+static size_t source_place(const char *text) {
+    static const char root[] = "/onnxruntime_src/";
+    return strncmp(text, root, sizeof(root) - 1) == 0 ? strcspn(text, " \n") : 0;
+}
+
+/* Copies `text` with every run of blanks, line ends and control characters made one blank, and
+ * without places in the library's source; cuts at a character's start when it does not fit. */
 static void one_line(const char *text, char *out, size_t n_bytes) {
     size_t n = 0;
     int gap = 0;
-    for (; *text && n + 2 < n_bytes; text++) {
+    for (text += source_place(text); *text && n + 2 < n_bytes; text++) {
         unsigned char byte = (unsigned char)*text;
         if (byte <= ' ' || byte == 0x7f) {
             gap = n > 0;
+            text += source_place(text + 1);
             continue;
         }
         if (gap) {

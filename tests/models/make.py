@@ -11,6 +11,7 @@ import argparse
 import pathlib
 
 import numpy
+import onnx
 from onnx import TensorProto, helper
 
 import networks
@@ -141,6 +142,16 @@ def total():
     return graph.node("ReduceSum", "x", "y", keepdims=0)
 
 
+def folder(path):
+    """y = x + 10, with the ten in a file of its own; model.onnx is a folder of both."""
+    graph = Graph().input("x", FLOAT, ["batch", 4]).output("y", FLOAT, ["batch", 4])
+    graph.constant("ten", numpy.full(4, 10, numpy.float32)).node("Add", "x ten", "y")
+    path.mkdir(parents=True, exist_ok=True)
+    path.joinpath("weights").unlink(missing_ok=True)  # it would be appended to
+    onnx.save(graph.model("onnx_folder"), path / "model.onnx", save_as_external_data=True,
+              location="weights", size_threshold=0)
+
+
 MODELS = {
     **{f"onnx_identity_{name}": lambda kind=kind: identity(kind)
        for name, kind in DATATYPES.items()},
@@ -198,13 +209,14 @@ def main():
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
     if options.list:
-        for name, make in {**MODELS, **REFUSED}.items():
+        for name, make in {**MODELS, "onnx_folder": folder, **REFUSED}.items():
             doc = (identity if name.startswith("onnx_identity_") else make).__doc__
             print(f"{name:22} {' '.join(doc.split())}")
     elif not options.outdir:
         parser.error("OUTDIR is missing")
     else:
         write(options.outdir, MODELS)
+        folder(pathlib.Path(options.outdir, "onnx_folder", "1", "model.onnx"))
         if options.refused:
             write_refused(options.refused)
 
