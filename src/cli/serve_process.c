@@ -45,7 +45,7 @@ static void on_loaded(struct worker_msg *msg) {
         log_plain(LOG_WARNING, "loading has ended, not ready: a model failed to load");
         return;
     }
-    log_event(LOG_INFO, "ready", LOG_U64("addresses", self->n_addresses));
+    log_plain(LOG_INFO, "ready");
     const char *file = self->settings->ready_file;
     if (file && !self->draining &&
         ready_file_write(file, self->addresses, self->n_addresses, &err) != ST_OK)
@@ -265,6 +265,6 @@ enum status serve_process_run(const struct serve_settings *settings,
     }
     take_apart(&self);
     if (st == ST_OK)
-        log_event(LOG_INFO, "ended", LOG_U64("addresses", self.n_addresses));
+        log_plain(LOG_INFO, "ended");
     return st;
 }
