@@ -86,10 +86,14 @@ static bool run_here(struct call *call) {
     metric_add(METRIC_INLINE_EXECUTIONS_TOTAL, 1);
     call->on_worker = true;
     call_move(call, CALL_RUNNING);
-    instance_execute(instance, &call, 1);
+    instance_execute(instance, &call, 1, call->queued_ns);
     instance_release(instance);
     /* Only this thread's loop could run `done`, so the call is still there. */
     call->on_worker = false;
+    if (version->run_on == RUN_AUTO) {
+        uint64_t ended_ns = call->answered ? call->finished_ns : clock_now_ns();
+        pace_add(&version->pace, ended_ns - call->queued_ns);
+    }
     if (call->answered) {
         finish(call);
         version_leave(version);
@@ -106,8 +110,7 @@ static void init(struct call *call, struct model_version *version) {
     call->response.n_outputs = 0;
     call->response.release = NULL;
     call->response.cookie = NULL;
-    call->queued_ns = clock_now_ns();
-    call->started_ns = call->finished_ns = 0;
+    call->queued_ns = call->started_ns = call->finished_ns = 0;
     call->next = call->prev = NULL;
     call->msg = (struct worker_msg){.run = on_worker};
     call->on_worker = call->answered = call->release_unrefs = false;
@@ -127,6 +130,7 @@ void call_submit(struct call *call, struct model_version *version) {
         refuse(call);
         return;
     }
+    call->queued_ns = clock_now_ns();
     if (run_here(call)) {
         return;
     }

@@ -70,18 +70,17 @@ void instance_release(struct instance *instance) {
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-void instance_execute(struct instance *instance, struct call *const *calls, size_t n) {
+void instance_execute(struct instance *instance, struct call *const *calls, size_t n,
+                      uint64_t started_ns) {
     struct model_version *version = instance->version;
     const sluice_request *requests[INSTANCE_REQUESTS_MAX];
     assert(n >= 1 && n <= INSTANCE_REQUESTS_MAX);
     lock_assert_free(&version->scheduler.lock);
-    uint64_t started_ns = clock_now_ns();
     for (size_t i = 0; i < n; i++) {
         calls[i]->started_ns = started_ns;
         requests[i] = &calls[i]->abi;
     }
     version->backend->execute(instance->handle, requests, n);
-    pace_add(&version->pace, clock_now_ns() - started_ns);
 }
 
 /* Waits until there is something to do and an instance to do it with. `held` is the instance that
@@ -122,7 +121,11 @@ static void thread_main(void *arg) {
     size_t n = 0;
     instance = await_work(version, NULL, batch, &n);
     while (instance) {
-        instance_execute(instance, batch, n);
+        uint64_t started_ns = clock_now_ns();
+        instance_execute(instance, batch, n, started_ns);
+        if (version->run_on == RUN_AUTO) {
+            pace_add(&version->pace, clock_now_ns() - started_ns);
+        }
         instance = await_work(version, instance, batch, &n);
     }
 }

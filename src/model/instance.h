@@ -38,8 +38,9 @@ void instances_close(struct model_version *version);
  * Thread: any; takes no lock. */
 struct instance *instance_claim(struct model_version *version);
 void instance_release(struct instance *instance);
-/* Runs the calls, which are in CALL_RUNNING. Calls that were answered may be gone when it returns
- * (see call_answer). */
-void instance_execute(struct instance *instance, struct call *const *calls, size_t n);
+/* Runs the calls, which are in CALL_RUNNING, and began at `started_ns`. Calls that were answered
+ * may be gone when it returns (see call_answer). */
+void instance_execute(struct instance *instance, struct call *const *calls, size_t n,
+                      uint64_t started_ns);
 
 #endif

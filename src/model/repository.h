@@ -44,8 +44,12 @@ enum status repository_load_start(struct repository *repository, void (*done)(vo
                                   void *cookie, struct error *err);
 /* The same on the calling thread (--check). Returns: ST_BAD_MODEL when any failed. */
 enum status repository_load(struct repository *repository, struct error *err);
-/* Stops taking requests (NOT_READY), waits until those taken are answered, ends all threads. */
+/* Stops taking requests (NOT_READY), waits until those taken are answered by their backends, ends
+ * all threads. It waits as long as the backends and the loader need: who must end sooner ends the
+ * process. Idempotent. */
 void repository_stop(struct repository *repository);
+/* Stops first, if that was not done. When this is called no worker runs any more and every response
+ * was released. NULL is allowed. */
 void repository_free(struct repository *repository);
 
 /* Loaded completely, and (with strict_readiness) without a failure? No models at all counts as

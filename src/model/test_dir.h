@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <dirent.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,13 +55,13 @@ static inline void test_dir_remove_all(const char *path) {
     for (struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
         char inner[PATH_MAX];
         struct stat info;
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
-            snprintf(inner, sizeof(inner), "%s/%s", path, entry->d_name);
-            if (lstat(inner, &info) == 0 && S_ISDIR(info.st_mode)) {
-                test_dir_remove_all(inner);
-            } else {
-                remove(inner);
-            }
+        bool inside = strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+        int len = snprintf(inner, sizeof(inner), "%s/%s", path, entry->d_name);
+        assert(len > 0 && len < PATH_MAX);
+        if (inside && len < PATH_MAX && lstat(inner, &info) == 0 && S_ISDIR(info.st_mode)) {
+            test_dir_remove_all(inner);
+        } else if (inside) {
+            remove(inner);
         }
     }
     closedir(dir);

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <time.h>
 
+#include "base/log.h"
 #include "model/backend.h"
 
 enum { STOP_POLL_NS = 1000000 };
@@ -211,8 +212,14 @@ void version_stop(struct model_version *version) {
 }
 
 void version_close(struct model_version *version) {
-    /* A reference, or an answer's bytes, still held would point into what is freed here. */
-    assert(atomic_load_explicit(&version->refs, memory_order_acquire) == 1);
+    size_t held = atomic_load_explicit(&version->refs, memory_order_acquire) - 1;
+    if (held > 0) {
+        /* Whoever holds it, or an answer's bytes, would look into freed memory: better to leave it to
+         * the end of the process. */
+        log_event(LOG_ERROR, "a model is not closed: requests still hold it",
+                  LOG_STR("model", version->plan.spec.name), LOG_U64("requests", held));
+        return;
+    }
     instances_close(version);
     destroy(version);
 }

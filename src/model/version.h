@@ -72,7 +72,8 @@ enum status version_open(const struct version_options *options, struct model_ver
 void version_refuse(struct model_version *version);
 /* Refuses new calls, waits until those taken are answered, ends the threads. */
 void version_stop(struct model_version *version);
-/* After version_stop, when nobody holds a reference or an answer's bytes any more. */
+/* After version_stop, when nobody holds a reference or an answer's bytes any more; a version that
+ * is held after all stays in memory, and the log says so. */
 void version_close(struct model_version *version);
 
 void model_version_ref(struct model_version *version);
