@@ -58,7 +58,7 @@ def show(title, sentence, answers):
         group = answers[start:start + PER_ROW]
         for line in zip(*(rows(picture) for picture, *_ in group)):
             print("   " + "    ".join(line))
-        for write in (lambda truth, digit, share, ms: f"it is {digit}, {share:.0%} sure",
+        for write in (lambda truth, digit, share, ms: f"it is {digit} ({share:.0%})",
                       lambda truth, digit, share, ms:
                       f"{'right' if truth == digit else f'wrong: {truth}'}, {ms:.2f} ms"):
             print("   " + "    ".join(f"{write(*rest):<{PICTURE_COLUMNS}}"
