@@ -372,6 +372,65 @@ static void a_backend_sees_the_whole_request(void **state) {
     rig_close(&rig);
 }
 
+/* ---- reshaping ------------------------------------------------------------------------------- */
+
+static void check_reshaped(sluice_model *model, const sluice_request *request) {
+    const sluice_input *x = &request->inputs[0];
+    assert_int_equal(x->rank, 2); /* what the model itself has, not what the client sent */
+    assert_int_equal(x->dims[0], 3);
+    assert_int_equal(x->dims[1], RIG_WIDTH);
+    rig_echo(model, request);
+}
+
+static void send_three_dimensions(struct rig *rig) {
+    static const int64_t dims[3] = {3, 2, 2};
+    struct rig_call *call = rig_make_unchecked(rig, 0, 3, 1);
+    struct error err;
+    call->input.tensor.shape = (struct shape){dims, 3};
+    assert_int_equal(infer_check(&call->request, model_version_spec(rig->version), &err), ST_OK);
+    rig_submit(call);
+}
+
+/* The model gives one more number a row than can be reshaped. */
+static void wider(sluice_response *response, sluice_output *outputs, int64_t *dims) {
+    (void)response;
+    dims[1] = 3;
+    outputs[0].n_bytes = 3 * 3 * sizeof(float);
+}
+
+static void clients_and_the_model_see_different_shapes(void **state) {
+    static struct rig rig;
+    const int64_t seen[2] = {2, 2}, own[1] = {RIG_WIDTH}, expected[3] = {3, 2, 2};
+    struct model_config_tensor x = {.name = STR("x"),
+                                    .dims = {seen, 2},
+                                    .has_dims = true,
+                                    .reshape = {own, 1},
+                                    .has_reshape = true};
+    struct model_config_tensor y = x;
+    y.name = STR("y");
+    struct model_config config = {.has_max_batch_size = true,
+                                  .max_batch_size = RIG_ROWS_MAX,
+                                  .run_on = RUN_ON_WORKER,
+                                  .inputs = &x,
+                                  .n_inputs = 1,
+                                  .outputs = &y,
+                                  .n_outputs = 1};
+    (void)state;
+    rig_open(&rig, &config, 0);
+    rig.model->act = check_reshaped;
+    rig_run(&rig, send_three_dimensions, 1);
+    assert_int_equal(rig.calls[0].error.status, ST_OK);
+    assert_int_equal(rig.calls[0].y_rank, 3);
+    assert_memory_equal(rig.calls[0].y_dims, expected, sizeof(expected));
+    assert_memory_equal(rig.calls[0].y, rig.calls[0].x, rig.calls[0].piece.n_bytes);
+    rig.model->spoil = wider;
+    rig_run(&rig, send_three_dimensions, 1);
+    assert_int_equal(rig.calls[0].error.status, ST_BACKEND_FAILED);
+    assert_non_null(
+        strstr(rig.calls[0].error.text, "expected shape [-1,4], to be reshaped, got [3,3]"));
+    rig_close(&rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_answers),
@@ -380,6 +439,7 @@ int main(void) {
         cmocka_unit_test(a_shape_unlike_the_description_passes),
         cmocka_unit_test(bytes_that_nobody_has_to_release),
         cmocka_unit_test(a_backend_sees_the_whole_request),
+        cmocka_unit_test(clients_and_the_model_see_different_shapes),
     };
     return cmocka_run_group_tests_name("model/respond", tests, NULL, NULL);
 }

@@ -214,8 +214,8 @@ void version_stop(struct model_version *version) {
 void version_close(struct model_version *version) {
     size_t held = atomic_load_explicit(&version->refs, memory_order_acquire) - 1;
     if (held > 0) {
-        /* Whoever holds it, or an answer's bytes, would look into freed memory: better to leave it to
-         * the end of the process. */
+        /* Whoever holds it, or an answer's bytes, would look into freed memory: better to leave it
+         * to the end of the process. */
         log_event(LOG_ERROR, "a model is not closed: requests still hold it",
                   LOG_STR("model", version->plan.spec.name), LOG_U64("requests", held));
         return;
