@@ -1,5 +1,5 @@
-/* Whole files for the command line: read into an arena, written from pieces. "-" is standard input or
- * output. It refuses to know what is in them. */
+/* Whole files for the command line: read into an arena, written from pieces. "-" is standard input
+ * or output. It refuses to know what is in them. */
 #ifndef SLUICE_CLI_FILE_H
 #define SLUICE_CLI_FILE_H
 
@@ -7,7 +7,8 @@
 #include "base/status.h"
 #include "base/str.h"
 
-/* Reads all of it. Returns: ST_IO naming the file and the reason; ST_NO_MEMORY. Owns: in `arena`. */
+/* Reads all of it. Returns: ST_IO naming the file and the reason; ST_NO_MEMORY. Owns: in
+ * `arena`. */
 enum status file_read(struct arena *arena, const char *path, struct str *out, struct error *err)
     __attribute__((warn_unused_result));
 /* Writes the pieces one behind the other, replacing what was there. Returns: ST_IO. */

@@ -6,7 +6,8 @@
 
 struct walk {
     size_t depth;
-    size_t rank;                    /* known once the first scalar or empty array was seen; 0: not yet */
+    size_t rank;                    /* known once the first scalar or empty array was seen; 0: not
+                                       yet */
     int64_t dims[SHAPE_MAX_RANK];   /* of the first row of each level; -1: not known yet */
     int64_t counts[SHAPE_MAX_RANK]; /* elements begun in the array that is open at each level */
     bool element;                   /* the element at this place was begun */
@@ -14,10 +15,11 @@ struct walk {
 };
 
 static enum status ragged(const struct walk *walk) {
-    return error_set(walk->err, ST_BAD_SHAPE,
-                     "the nested arrays differ in length or depth at level %zu: every row must have "
-                     "as many elements as the first",
-                     walk->depth);
+    return error_set(
+        walk->err, ST_BAD_SHAPE,
+        "the nested arrays differ in length or depth at level %zu: every row must have "
+        "as many elements as the first",
+        walk->depth);
 }
 
 /* The first scalar, or the first array without elements, says how deep it goes. */

@@ -8,8 +8,8 @@
 #include "base/str.h"
 #include "tensor/shape.h"
 
-/* A text that is no array has rank 0. Returns: ST_BAD_SHAPE when rows differ in length or depth, or for
- * more than SHAPE_MAX_RANK levels. Owns: in `arena`. */
+/* A text that is no array has rank 0. Returns: ST_BAD_SHAPE when rows differ in length or depth, or
+ * for more than SHAPE_MAX_RANK levels. Owns: in `arena`. */
 enum status json_shape(struct arena *arena, struct str text, struct shape *out, struct error *err)
     __attribute__((warn_unused_result));
 

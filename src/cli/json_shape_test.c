@@ -72,8 +72,8 @@ static void depths(void **state) {
 /* What is no JSON is refused later; here it must only not do harm. */
 static void not_json(void **state) {
     (void)state;
-    static const char *const texts[] = {"]", "[", "\"", "\"\\", "[\"", "[1", "1]]]]", ",,,", "[,]",
-                                        "[1]]", "{\"a\":[1,2]}", ""};
+    static const char *const texts[] = {"]",     "[",   "\"",  "\"\\", "[\"",           "[1",
+                                        "1]]]]", ",,,", "[,]", "[1]]", "{\"a\":[1,2]}", ""};
     for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
         struct arena *arena = arena_new(NULL, 0);
         struct shape shape;

@@ -13,6 +13,7 @@ struct command {
 
 static const struct command commands[] = {
     {"serve", cli_serve, "serve models over KServe v2"},
+    {"infer", cli_infer, "send one inference request and print the answer"},
 };
 enum { N_COMMANDS = sizeof(commands) / sizeof(*commands) };
 

@@ -45,7 +45,7 @@ void nearest_consider(struct nearest *nearest, const char *wanted, const char *n
     size_t n_wanted = strlen(wanted), n_name = strlen(name);
     size_t n = n_wanted < n_name ? n_wanted : n_name;
     size_t distance = nearest_distance(wanted, name);
-    size_t allowed = n_wanted / 3 > 1 ? n_wanted / 3 : 1;
+    size_t allowed = n_wanted > 3 ? n_wanted / 3 : n_wanted / 2;
     if (n >= 3 && strncmp(wanted, name, n) == 0) {
         distance = distance > 0 ? 1 : 0;
     }

@@ -14,8 +14,8 @@ struct nearest {
     const char *best;
     size_t distance;
 };
-/* Considers `name` when it is near enough to `wanted` to be a slip: a third of its letters, at
- * least one. A name that begins with `wanted`, or the other way round, counts as near. */
+/* Considers `name` when it is near enough to `wanted` to be a slip: a third of its letters, one
+ * of two or three. A name that begins with `wanted`, or the other way round, counts as near. */
 void nearest_consider(struct nearest *nearest, const char *wanted, const char *name);
 
 #endif

@@ -35,9 +35,15 @@ static void suggestions(void **state) {
     static const struct {
         const char *wanted, *best;
     } rows[] = {
-        {"htpp", "http"}, {"worker", "workers"},         {"max-bodysize", "max-body-size"},
-        {"ie", "id"},     {"max-json", "max-json-size"}, {"wxyz", NULL},
-        {"x", NULL},      {"http-port", "http"},
+        {"htpp", "http"},
+        {"worker", "workers"},
+        {"max-bodysize", "max-body-size"},
+        {"ie", "id"},
+        {"max-json", "max-json-size"},
+        {"wxyz", NULL},
+        {"x", NULL},
+        {"i", NULL},
+        {"http-port", "http"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         struct nearest nearest = {0};

@@ -1,5 +1,5 @@
-/* The .npy header is a Python dictionary in one fixed form: three keys, in any order, with a string, a
- * boolean and a tuple. Read by a reader of just that. */
+/* The .npy header is a Python dictionary in one fixed form: three keys, in any order, with a
+ * string, a boolean and a tuple. Read by a reader of just that. */
 #include "cli/npy.h"
 
 #include <inttypes.h>
@@ -218,10 +218,9 @@ enum status npy_decode(struct arena *arena, struct str bytes, const char *name, 
     out->shape = reader.shape;
     if (!shape_bytes(out->shape, out->datatype, &expected) || expected != out->data.len) {
         char text[SHAPE_TEXT_BYTES];
-        return error_set(err, ST_BAD_DATA,
-                         "%s: shape %s of %s takes %" PRIu64 " bytes, and %zu are there", name,
-                         shape_print(out->shape, text), datatype_name(out->datatype), expected,
-                         out->data.len);
+        return error_set(
+            err, ST_BAD_DATA, "%s: shape %s of %s takes %" PRIu64 " bytes, and %zu are there", name,
+            shape_print(out->shape, text), datatype_name(out->datatype), expected, out->data.len);
     }
     return ST_OK;
 }
@@ -233,8 +232,7 @@ enum status npy_encode_head(struct buf *out, enum datatype datatype, struct shap
         descr = kinds[i].datatype == datatype ? kinds[i].descr : descr;
     }
     if (!descr) {
-        return error_set(err, ST_BAD_DATATYPE,
-                         "NumPy has no %s; use --format json or --format raw",
+        return error_set(err, ST_BAD_DATATYPE, "NumPy has no %s; use --format json or --format raw",
                          datatype_name(datatype));
     }
     size_t start = out->len;

@@ -33,12 +33,20 @@ static void taken(void **state) {
         size_t rank;
         int64_t dims[3];
     } rows[] = {
-        {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }    \n", 24, DT_FP32, 2,
+        {1,
+         "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }    \n",
+         24,
+         DT_FP32,
+         2,
          {2, 3}},
         {1, "{'descr': '|u1', 'fortran_order': False, 'shape': (5,), }\n", 5, DT_UINT8, 1, {5}},
         {1, "{'descr': '<i8', 'fortran_order': False, 'shape': (), }\n", 8, DT_INT64, 0, {0}},
         {1, "{'descr': '<f2', 'fortran_order': False, 'shape': (0, 7), }\n", 0, DT_FP16, 2, {0, 7}},
-        {2, "{\"shape\":(1,2,3),\"fortran_order\":False,\"descr\":\"|b1\"}", 6, DT_BOOL, 3,
+        {2,
+         "{\"shape\":(1,2,3),\"fortran_order\":False,\"descr\":\"|b1\"}",
+         6,
+         DT_BOOL,
+         3,
          {1, 2, 3}},
         {3, "{'descr': '<f8', 'fortran_order': False, 'shape': (1,1)}", 8, DT_FP64, 2, {1, 1}},
         {1, "{'descr': '=i4', 'fortran_order': False, 'shape': (1,)}", 4, DT_INT32, 1, {1}},

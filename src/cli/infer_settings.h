@@ -1,0 +1,22 @@
+/* The options of `sluice infer`, made from infer.def. */
+#ifndef SLUICE_CLI_INFER_SETTINGS_H
+#define SLUICE_CLI_INFER_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cli/options.h"
+
+enum infer_format { INFER_FORMAT_JSON, INFER_FORMAT_NPY, INFER_FORMAT_RAW };
+
+/* One member per row, named by its first column. */
+struct infer_settings {
+#define OPTION(field, name, alias, type, ...) OPTION_STORE_##type field;
+#include "cli/infer.def"
+#undef OPTION
+};
+
+/* Reads the arguments; as serve_settings_read. */
+int infer_settings_read(int argc, char **argv, struct arena *arena, struct infer_settings *out);
+
+#endif

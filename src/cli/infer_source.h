@@ -1,0 +1,29 @@
+/* Where the data of an input comes from: the text behind `--input NAME=`, read into bytes of a
+ * known kind. What datatype and shape they have is infer_tensor's business. */
+#ifndef SLUICE_CLI_INFER_SOURCE_H
+#define SLUICE_CLI_INFER_SOURCE_H
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "base/str.h"
+
+enum infer_source_kind {
+    INFER_SOURCE_INLINE, /* the text of the argument: JSON, or the text of a BYTES element */
+    INFER_SOURCE_JSON,   /* from a file */
+    INFER_SOURCE_NPY,
+    INFER_SOURCE_RAW,
+};
+
+struct infer_source {
+    struct str name; /* of the input */
+    enum infer_source_kind kind;
+    struct str bytes;
+    const char *file; /* for messages: the file's name, "standard input", or the input's name */
+};
+
+/* Reads "NAME=SOURCE", and the file where it names one. Returns: ST_BAD_CONFIG for another form;
+ * ST_IO. */
+enum status infer_source_read(struct arena *arena, const char *argument, struct infer_source *out,
+                              struct error *err) __attribute__((warn_unused_result));
+
+#endif
