@@ -2,9 +2,25 @@
 #include "wire/json_read.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "wire/json_path.h"
+
+bool json_non_finite(yyjson_val *val, double *out) {
+    if (!unsafe_yyjson_is_raw(val)) {
+        return false;
+    }
+    struct str word = json_str(val);
+    bool negative = word.ptr[0] == '-';
+    char first = word.ptr[negative];
+    if (first != 'N' && first != 'I') {
+        return false;
+    }
+    double magnitude = first == 'N' ? (double)NAN : (double)INFINITY;
+    *out = negative ? -magnitude : magnitude;
+    return true;
+}
 
 void json_find(yyjson_val *object, const struct str *names, size_t n, yyjson_val **found) {
     yyjson_val *key = json_first(object);

@@ -24,6 +24,10 @@ static inline yyjson_val *json_next(yyjson_val *element) {
     return unsafe_yyjson_get_next(element);
 }
 
+/* Is `val` one of the bare words NaN, Infinity and -Infinity, which are raw values like big
+ * numbers? Fills *out with what it stands for. */
+bool json_non_finite(yyjson_val *val, double *out);
+
 /* Finds members by name: found[i] is the value of the first member called names[i], NULL where
  * there is none. Other members are passed over; of equal names the first counts. */
 void json_find(yyjson_val *object, const struct str *names, size_t n, yyjson_val **found);

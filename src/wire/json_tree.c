@@ -4,9 +4,9 @@
 #include "wire/json_tree.h"
 
 #include <inttypes.h>
-#include <math.h>
 
 #include "wire/json_path.h"
+#include "wire/json_read.h"
 #include "wire/json_scan.h"
 
 /* Values beside those of one tensor at its limit: names, shapes, parameters, other tensors. */
@@ -166,7 +166,8 @@ enum status json_tree_refuse_non_finite(const struct json_tree *tree,
             n--;
         }
         bool inside = n > 0 && val >= allowed->first;
-        if (!inside && unsafe_yyjson_is_real(val) && !isfinite(val->uni.f64)) {
+        double number;
+        if (!inside && json_non_finite(val, &number)) {
             return json_refuse(tree, val, ST_BAD_FIELD, err,
                                "expected a finite number (NaN and infinities only stand in the "
                                "data of FP16, BF16, FP32 and FP64 tensors)");

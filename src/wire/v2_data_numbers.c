@@ -110,8 +110,8 @@ static inline bool number_of(yyjson_val *val, double *out) {
     case TAG_SINT: /* -0 is the one whose sign an integer can't hold */
         *out = val->uni.i64 == 0 ? -0.0 : (double)val->uni.i64;
         return true;
-    case TAG_RAW: /* more digits than 64 bits hold, or more than a double does */
-        return num_parse_f64(json_str(val), out);
+    case TAG_RAW: /* more digits than 64 bits hold, more than a double does, or no finite number */
+        return json_non_finite(val, out) || num_parse_f64(json_str(val), out);
     default:
         return false;
     }

@@ -109,12 +109,13 @@ static enum status read_value(const struct json_tree *tree, yyjson_val *val, str
         out->kind = PARAM_INT64;
         out->int64 = val->uni.i64;
         return ST_OK;
-    case YYJSON_TYPE_NUM | YYJSON_SUBTYPE_REAL: /* finite: the tree's sweep sees to that */
+    case YYJSON_TYPE_NUM | YYJSON_SUBTYPE_REAL:
         out->kind = PARAM_DOUBLE;
         out->number = val->uni.f64;
         return ST_OK;
     case YYJSON_TYPE_RAW | YYJSON_SUBTYPE_NONE:
-        return json_refuse(tree, val, ST_BAD_FIELD, err, "expected a number that fits 64 bits");
+        return json_refuse(tree, val, ST_BAD_FIELD, err,
+                           "expected a finite number that fits 64 bits");
     default:
         break;
     }

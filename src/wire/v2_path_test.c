@@ -1,0 +1,143 @@
+/* Paths: which resource, which names after decoding, and what can name nothing. */
+#include "wire/v2_path.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void found(void **state) {
+    static const struct {
+        const char *path;
+        enum v2_resource resource;
+        const char *model;
+        const char *version; /* NULL: none */
+    } rows[] = {
+        {"/v2", V2_SERVER, "", NULL},
+        {"/v2/", V2_SERVER, "", NULL},
+        {"/v2/health/live", V2_LIVE, "", NULL},
+        {"/v2/health/ready", V2_READY, "", NULL},
+        {"/v2/models/m", V2_MODEL, "m", NULL},
+        {"/v2/models/m/ready", V2_MODEL_READY, "m", NULL},
+        {"/v2/models/m/infer", V2_MODEL_INFER, "m", NULL},
+        {"/v2/models/m/versions/1", V2_MODEL, "m", "1"},
+        {"/v2/models/m/versions/1/ready", V2_MODEL_READY, "m", "1"},
+        {"/v2/models/m/versions/1/infer", V2_MODEL_INFER, "m", "1"},
+        {"/v2/models/m/versions/v10", V2_MODEL, "m", "v10"}, /* text: who has versions parses it */
+        {"/v2/models/stats", V2_MODEL, "stats", NULL},
+        {"/v2/models/ready", V2_MODEL, "ready", NULL},
+        {"/v2/models/infer/infer", V2_MODEL_INFER, "infer", NULL},
+        {"/v2/models/versions", V2_MODEL, "versions", NULL},
+        {"/v2/models/versions/versions/2", V2_MODEL, "versions", "2"},
+        {"/v2/models/my%20model", V2_MODEL, "my model", NULL},
+        {"/v2/models/a%25b%c3%A9", V2_MODEL, "a%b\xc3\xa9", NULL},
+        {"/v2/models/%2541", V2_MODEL, "%41", NULL}, /* decoded once */
+        {"/v2/models/a.b..c/versions/%31", V2_MODEL, "a.b..c", "1"},
+        {"/v2/models/...", V2_MODEL, "...", NULL},
+        {"/v2/models/+", V2_MODEL, "+", NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct arena *arena = arena_new(NULL, 0);
+        struct v2_path path;
+        struct error err = {0};
+        if (v2_path_parse(arena, str_of(rows[i].path), &path, &err) != ST_OK) {
+            fail_msg("%s: %s", rows[i].path, err.text);
+        }
+        assert_int_equal(path.resource, rows[i].resource);
+        assert_true(str_is(path.model, rows[i].model));
+        assert_int_equal(path.version.ptr != NULL, rows[i].version != NULL);
+        assert_true(str_is(path.version, rows[i].version ? rows[i].version : ""));
+        arena_free(arena);
+    }
+}
+
+static void not_found(void **state) {
+    static const struct {
+        const char *path;
+        enum status status;
+        const char *sentence;
+    } rows[] = {
+        {"", ST_NOT_FOUND, "no resource \"\""},
+        {"/", ST_NOT_FOUND, "no resource \"/\"; there are /v2,"},
+        {"/v1", ST_NOT_FOUND, "/v1"},
+        {"/v2x", ST_NOT_FOUND, "/v2x"},
+        {"/V2", ST_NOT_FOUND, ""},
+        {"/v2//", ST_NOT_FOUND, ""},
+        {"/v2/health", ST_NOT_FOUND, ""},
+        {"/v2/health/", ST_NOT_FOUND, ""},
+        {"/v2/health/live/", ST_NOT_FOUND, ""},
+        {"/v2/models", ST_NOT_FOUND, ""},
+        {"/v2/models/", ST_NOT_FOUND, "no model can have the name \"\": it is empty"},
+        {"/v2/models//infer", ST_NOT_FOUND, "it is empty"},
+        {"/v2/models/m/", ST_NOT_FOUND, "no resource"},
+        {"/v2/models/m/infer/", ST_NOT_FOUND, "no resource"},
+        {"/v2/models/m/config", ST_NOT_FOUND, "no resource"},
+        {"/v2/models/m/versions", ST_NOT_FOUND, "no resource"},
+        {"/v2/models/m/versions/", ST_NOT_FOUND, "no version can have the name \"\""},
+        {"/v2/models/m/versions//infer", ST_NOT_FOUND, "no version can have the name \"\""},
+        {"/v2/models/m/versions/1/infer/x", ST_NOT_FOUND, "no resource"},
+        {"/v2/models/a/b/infer", ST_NOT_FOUND, "no resource"},
+        {"/v2/models/.", ST_NOT_FOUND, "a step in a file system"},
+        {"/v2/models/../infer", ST_NOT_FOUND, "no model can have the name \"..\""},
+        {"/v2/models/%2e%2e/infer", ST_NOT_FOUND, "no model can have the name \"..\""},
+        {"/v2/models/%2E", ST_NOT_FOUND, "a step in a file system"},
+        {"/v2/models/a%2Fb/infer", ST_NOT_FOUND, "it has a slash in it"},
+        {"/v2/models/%00", ST_NOT_FOUND, "it has a control character in it"},
+        {"/v2/models/a%0ab", ST_NOT_FOUND, "control character"},
+        {"/v2/models/a%7f", ST_NOT_FOUND, "control character"},
+        {"/v2/models/%ff", ST_NOT_FOUND, "it is not UTF-8"},
+        {"/v2/models/%ed%a0%80", ST_NOT_FOUND, "it is not UTF-8"},
+        {"/v2/models/m/versions/%2e%2e", ST_NOT_FOUND, "no version can have the name"},
+        {"/v2/models/%", ST_BAD_REQUEST, "expected two hexadecimal digits behind '%', got \"%\""},
+        {"/v2/models/a%4", ST_BAD_REQUEST, "got \"%4\""},
+        {"/v2/models/%zz/infer", ST_BAD_REQUEST, "got \"%zz\""},
+        {"/v2/models/%4g", ST_BAD_REQUEST, "got \"%4g\""},
+        {"/v2/models/% 4", ST_BAD_REQUEST, "got \"% 4\""},
+        {"/v2/models/m/versions/%+1", ST_BAD_REQUEST, "got \"%+1\""},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct arena *arena = arena_new(NULL, 0);
+        struct v2_path path;
+        struct error err = {0};
+        enum status status = v2_path_parse(arena, str_of(rows[i].path), &path, &err);
+        if (status != rows[i].status || !strstr(err.text, rows[i].sentence)) {
+            fail_msg("%s: %s %s", rows[i].path, status_name(status), err.text);
+        }
+        assert_int_equal(path.resource, V2_OTHER);
+        arena_free(arena);
+    }
+}
+
+static void a_long_name(void **state) {
+    static const char head[] = "/v2/models/";
+    size_t len = 65536;
+    char *text = malloc(len);
+    struct arena *arena = arena_new(NULL, 0);
+    struct v2_path path;
+    struct error err = {0};
+    (void)state;
+    memset(text, 'a', len);
+    memcpy(text, head, sizeof(head) - 1);
+    assert_int_equal(v2_path_parse(arena, str_make(text, len), &path, &err), ST_OK);
+    assert_int_equal(path.model.len, len - (sizeof(head) - 1));
+    text[len - 2] = '/';
+    assert_int_equal(v2_path_parse(arena, str_make(text, len), &path, &err), ST_NOT_FOUND);
+    assert_non_null(strstr(err.text, "aaaa…\""));
+    arena_free(arena);
+    free(text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(found),
+        cmocka_unit_test(not_found),
+        cmocka_unit_test(a_long_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
