@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -146,6 +147,7 @@ static int listen_any(void) {
 }
 
 int main(void) {
+    signal(SIGPIPE, SIG_IGN); /* the load ends in the middle of an answer */
     int listener = listen_any();
     int epoll = epoll_create1(EPOLL_CLOEXEC);
     struct epoll_event on_listener = {.events = EPOLLIN, .data.ptr = NULL};

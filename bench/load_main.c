@@ -1,6 +1,7 @@
 /* load HOST PORT REQUEST-FILE CONNECTIONS SECONDS [WARMUP]: prints one JSON line. */
 #include "load.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -15,6 +16,7 @@ int main(int argc, char **argv) {
                                    .connections = (unsigned)atoi(argv[4]),
                                    .seconds = atof(argv[5]),
                                    .warmup = argc > 6 ? atof(argv[6]) : 0.3};
+    signal(SIGPIPE, SIG_IGN);
     static struct load_result result;
     if (load_run(&options, &result) != 0) {
         return 1;
