@@ -184,6 +184,9 @@ static void send_past_a_busy_instance(struct rig *rig) {
     assert_null(instance_claim(rig->version)); /* there is one */
     rig_send(rig, 0);
     rig_send(rig, 1);
+    for (int i = 0; i < 100; i++) {
+        rig_pause(); /* long enough for the thread to look, find it taken, and sleep */
+    }
     assert_int_equal(atomic_load(&rig->model->n_started), 0);
     instance_release(instance); /* wakes the thread for both */
 }
@@ -195,6 +198,28 @@ static void a_released_instance_wakes_who_waits(void **state) {
     rig_run(&rig, send_past_a_busy_instance, 2);
     assert_echoed(&rig.calls[0]);
     assert_echoed(&rig.calls[1]);
+    rig_close(&rig);
+}
+
+static void send_behind_one_that_waits(struct rig *rig) {
+    struct error err;
+    instances_stop(rig->version); /* without a thread nobody takes what is queued */
+    rig->version->scheduler.ending = false;
+    struct instance *instance = instance_claim(rig->version);
+    rig_send(rig, 0);
+    atomic_store(&instance->busy, false);
+    struct rig_call *second = rig_send(rig, 1);
+    assert_int_equal(second->n_done, 0); /* the instance is idle, but it is not this one's turn */
+    assert_int_equal(instances_start(rig->version, &err), ST_OK);
+}
+
+static void the_worker_does_not_overtake_the_queue(void **state) {
+    static struct rig rig;
+    (void)state;
+    rig_open(&rig, &on_worker, 0);
+    rig_run(&rig, send_behind_one_that_waits, 2);
+    assert_int_equal(rig.calls[0].turn, 0);
+    assert_int_equal(rig.calls[1].turn, 1);
     rig_close(&rig);
 }
 
@@ -348,6 +373,7 @@ int main(void) {
         cmocka_unit_test(first_come_first_served),
         cmocka_unit_test(a_full_queue_refuses),
         cmocka_unit_test(a_released_instance_wakes_who_waits),
+        cmocka_unit_test(the_worker_does_not_overtake_the_queue),
         cmocka_unit_test(cancelled_calls_are_dropped_or_told),
         cmocka_unit_test(an_answer_after_execute_has_returned),
         cmocka_unit_test(an_answer_on_the_worker_outside_execute_is_a_message),
