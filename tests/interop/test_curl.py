@@ -134,4 +134,4 @@ def test_a_name_with_a_space(curl):
 
 def test_dots_are_not_followed(curl):
     assert curl("/v2/models/../../etc/passwd", "--path-as-is")[0] == 404
-    assert curl("/v2/models/%2e%2e/ready", "--path-as-is")[0] == 400
+    assert curl("/v2/models/%2e%2e/ready", "--path-as-is")[0] == 404

@@ -94,8 +94,8 @@ def test_a_model_file_is_named_by_its_file_or_as_said(start_server, digits):
     (["--frobnicate"], "--frobnicate"),
     (["--max-body-size", "lots"], "--max-body-size"),
 ])
-def test_what_cannot_be_served_is_said(args, words):
-    assert words in fail_to_serve(*args)
+def test_what_cannot_be_served_is_said(args, words, tmp_path):
+    assert words in fail_to_serve("--model-repository", tmp_path, *args)
 
 
 def test_no_models_at_all_are_ready(start_server, tmp_path):

@@ -27,8 +27,9 @@ class Line:
         text = self.text
         for name, value in values.items():
             text = text.replace(f"<{name}>", value)
-        copy = Line(self.number, text)
-        copy.block = [line.replaced(values) for line in self.block]
+        copy = Line(self.number, text.strip())
+        # A line of which nothing remains is left out: a cell of a table may be empty.
+        copy.block = [line for line in (line.replaced(values) for line in self.block) if line.text]
         return copy
 
 

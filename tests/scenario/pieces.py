@@ -108,7 +108,8 @@ def repeated(line):
     count, _, rest = line.rest().partition(" ")
     inner = type(line)(line.number, rest)
     inner.block = line.block
-    whole = b"".join(piece.whole() for piece in make(inner))
+    pieces = make(inner) if rest else block_bytes(line)
+    whole = b"".join(piece.whole() for piece in pieces)
     return Bytes([(whole, int(count.replace("_", "")))])
 
 

@@ -277,6 +277,10 @@ def test_words_that_are_none(play, statement):
     ('string "a" ""', b"\1\0\0\0a\0\0\0\0"),
     ('repeat 3 "ab"', b"ababab"),
     ("repeat 2 hex 01", b"\1\1"),
+    ("repeat 2\n  u8 1\n  u8 2", b"\1\2\1\2"),
+    ("chunk ;a=b\n  \"abc\"", b"3;a=b\r\nabc\r\n"),
+    ("json {\n  \"a\": 1\n    }", b'{\n"a": 1\n  }'),
 ])
 def test_pieces(line, wanted):
-    assert b"".join(piece.whole() for piece in pieces.make(language.Line(1, line))) == wanted
+    made = pieces.make(language.read_lines(line, "inline")[0])
+    assert b"".join(piece.whole() for piece in made) == wanted
