@@ -1,10 +1,7 @@
-/* The client over real sockets, against a server that does what each test scripts: it accepts a
- * number of connections and on each reads requests (up to an empty line) and sends texts. Loopback
- * and a Unix socket in a folder of the test's own; no time is asserted. */
+/* The client over real sockets, against a server that does what each test scripts: on loopback, and
+ * on a Unix socket in a folder of the test's own. No time is asserted. */
 #include "client/client.h"
 
-#include <arpa/inet.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,98 +15,18 @@
 
 #include <cmocka.h>
 
-#define OK_TEXT "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+#include "client/test_server.h"
 
-enum { MAX_STEPS = 8 };
+#define OK_TEXT "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 /* Far longer than anything here takes. */
 #define PATIENCE_NS UINT64_C(20000000000)
 
-/* A connection's script: before each text a request is read; NULL ends it with the connection. */
-struct script {
-    const char *texts[MAX_STEPS];
-    bool read_nothing; /* sends the first text at once */
-    bool hold;         /* keeps the connection open until the client has closed it */
-};
-
-struct server {
-    int listener;
-    pthread_t thread;
-    const struct script *scripts;
-    size_t n_scripts;
-    size_t n_requests;
-};
-
-/* Reads a head. Returns: false at the end of the connection. */
-static bool read_request(int fd) {
-    char last[4] = "";
-    char c;
-    while (recv(fd, &c, 1, 0) == 1) {
-        memmove(last, last + 1, 3);
-        last[3] = c;
-        if (memcmp(last, "\r\n\r\n", 4) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void play(struct server *server, int fd, const struct script *script) {
-    for (size_t i = 0; i < MAX_STEPS && script->texts[i]; i++) {
-        if (!script->read_nothing && !read_request(fd)) {
-            return;
-        }
-        server->n_requests++;
-        size_t n = strlen(script->texts[i]);
-        if (send(fd, script->texts[i], n, MSG_NOSIGNAL) != (ssize_t)n) {
-            return;
-        }
-    }
-    if (script->read_nothing) {
-        /* the rest of a request that is not wanted: half-close, then read what comes */
-        char drop[65536];
-        shutdown(fd, SHUT_WR);
-        while (recv(fd, drop, sizeof(drop), 0) > 0) {
-        }
-    }
-    if (script->hold) {
-        while (read_request(fd)) {
-        }
-    }
-}
-
-static void *serve(void *argument) {
-    struct server *server = argument;
-    for (size_t i = 0; i < server->n_scripts; i++) {
-        int fd = accept(server->listener, NULL, NULL);
-        if (fd < 0) {
-            break;
-        }
-        play(server, fd, &server->scripts[i]);
-        close(fd);
-    }
-    return NULL;
-}
-
-static void start_server(struct server *server, const struct sockaddr *address, socklen_t n_bytes,
-                         const struct script *scripts, size_t n_scripts) {
-    *server = (struct server){.scripts = scripts, .n_scripts = n_scripts};
-    server->listener = socket(address->sa_family, SOCK_STREAM, 0);
-    assert_true(server->listener >= 0);
-    assert_int_equal(bind(server->listener, address, n_bytes), 0);
-    assert_int_equal(listen(server->listener, 8), 0);
-    assert_int_equal(pthread_create(&server->thread, NULL, serve, server), 0);
-}
-
-/* Starts a server on a free port. Returns: a client of it. */
-static struct client *start(struct server *server, const struct script *scripts, size_t n_scripts,
-                            uint64_t timeout_ns) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n_bytes = sizeof(address);
-    start_server(server, (const struct sockaddr *)&address, n_bytes, scripts, n_scripts);
-    assert_int_equal(getsockname(server->listener, (struct sockaddr *)&address, &n_bytes), 0);
-    char url[64];
-    snprintf(url, sizeof(url), "http://127.0.0.1:%u", (unsigned)ntohs(address.sin_port));
+/* Returns: a client of a new server. */
+static struct client *start(struct test_server *server, const struct script *scripts,
+                            size_t n_scripts, uint64_t timeout_ns) {
+    char url[URL_BYTES];
+    test_server_start(server, url, scripts, n_scripts);
     struct client_options options = {.url = str_of(url),
                                      .connect_timeout_ns = PATIENCE_NS,
                                      .timeout_ns = timeout_ns,
@@ -120,11 +37,9 @@ static struct client *start(struct server *server, const struct script *scripts,
     return client;
 }
 
-static void stop(struct server *server, struct client *client) {
+static void stop(struct test_server *server, struct client *client) {
     client_free(client);
-    shutdown(server->listener, SHUT_RDWR);
-    assert_int_equal(pthread_join(server->thread, NULL), 0);
-    close(server->listener);
+    test_server_stop(server);
 }
 
 static const struct piece request = {"GET /v2 HTTP/1.1\r\nHost: a\r\n\r\n", 29};
@@ -136,7 +51,7 @@ static enum status ask(struct client *client, struct error *err) {
 static void keeps_the_connection(void **state) {
     (void)state;
     static const struct script scripts[] = {{.texts = {OK_TEXT, OK_TEXT, OK_TEXT}}};
-    struct server server;
+    struct test_server server;
     struct error err = {0};
     struct client *client = start(&server, scripts, 1, PATIENCE_NS);
     for (int i = 0; i < 3; i++) {
@@ -153,7 +68,7 @@ static void keeps_the_connection(void **state) {
 static void repeats_on_a_new_connection(void **state) {
     (void)state;
     static const struct script scripts[] = {{.texts = {OK_TEXT, ""}}, {.texts = {OK_TEXT}}};
-    struct server server;
+    struct test_server server;
     struct error err = {0};
     struct client *client = start(&server, scripts, 2, PATIENCE_NS);
     assert_int_equal(ask(client, &err), ST_OK);
@@ -168,7 +83,7 @@ static void repeats_on_a_new_connection(void **state) {
 static void does_not_repeat_behind_an_answer(void **state) {
     (void)state;
     static const struct script scripts[] = {{.texts = {OK_TEXT, "H"}}, {.texts = {OK_TEXT}}};
-    struct server server;
+    struct test_server server;
     struct error err = {0};
     struct client *client = start(&server, scripts, 2, PATIENCE_NS);
     assert_int_equal(ask(client, &err), ST_OK);
@@ -183,7 +98,7 @@ static void does_not_repeat_behind_an_answer(void **state) {
 static void does_not_repeat_the_first(void **state) {
     (void)state;
     static const struct script scripts[] = {{.texts = {""}}, {.texts = {OK_TEXT}}};
-    struct server server;
+    struct test_server server;
     struct error err = {0};
     struct client *client = start(&server, scripts, 2, PATIENCE_NS);
     assert_int_equal(ask(client, &err), ST_BAD_ANSWER);
@@ -195,7 +110,7 @@ static void does_not_repeat_the_first(void **state) {
 static void gives_up(void **state) {
     (void)state;
     static const struct script scripts[] = {{.texts = {"HTTP/1.1 200 OK\r\n"}, .hold = true}};
-    struct server server;
+    struct test_server server;
     struct error err = {0};
     struct client *client = start(&server, scripts, 1, UINT64_C(50000000));
     assert_int_equal(ask(client, &err), ST_DEADLINE_EXCEEDED);
@@ -210,7 +125,7 @@ static void reads_an_early_answer(void **state) {
     static const struct script scripts[] = {
         {.texts = {"HTTP/1.1 413 x\r\nContent-Length: 3\r\nConnection: close\r\n\r\nbig"},
          .read_nothing = true}};
-    struct server server;
+    struct test_server server;
     struct error err = {0};
     size_t n_bytes = 16 << 20;
     char *big = calloc(1, n_bytes);
@@ -229,7 +144,7 @@ static void reads_an_early_answer(void **state) {
 
 static void nobody_listens(void **state) {
     (void)state;
-    struct server server;
+    struct test_server server;
     struct error err = {0};
     struct client *client = start(&server, NULL, 0, PATIENCE_NS);
     assert_int_equal(pthread_join(server.thread, NULL), 0);
@@ -243,12 +158,12 @@ static void unix_socket(void **state) {
     (void)state;
     static const struct script scripts[] = {{.texts = {OK_TEXT, OK_TEXT}}};
     char folder[] = "/tmp/sluice-client-XXXXXX", url[128];
-    struct server server;
+    struct test_server server;
     struct error err = {0};
     assert_non_null(mkdtemp(folder));
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     snprintf(address.sun_path, sizeof(address.sun_path), "%s/s", folder);
-    start_server(&server, (const struct sockaddr *)&address, sizeof(address), scripts, 1);
+    test_server_start_at(&server, (const struct sockaddr *)&address, sizeof(address), scripts, 1);
     snprintf(url, sizeof(url), "http+unix:%s", address.sun_path);
     struct client_options options = {.url = str_of(url),
                                      .connect_timeout_ns = PATIENCE_NS,

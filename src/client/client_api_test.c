@@ -1,0 +1,382 @@
+/* The public functions, as a program outside would call them, against scripted answers. */
+#include "sluice/client.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "client/test_server.h"
+
+/* An answer with the length of its body. */
+#define ANSWER(code, fields, length, body)                                                         \
+    "HTTP/1.1 " code "\r\n" fields "Content-Length: " length "\r\n\r\n" body
+
+static sluice_client *open_client(const char *url) {
+    sluice_client_options options = {.size = sizeof(options), .url = url};
+    sluice_client *client;
+    sluice_client_error error;
+    if (sluice_client_open(&options, &client, &error) != SLUICE_CLIENT_OK) {
+        fail_msg("%s", error.text);
+    }
+    return client;
+}
+
+static void opening(void **state) {
+    (void)state;
+    static const char *const urls[] = {"", "localhost:8000", "https://x", "http://h:0", NULL};
+    sluice_client *client;
+    sluice_client_error error;
+    for (size_t i = 0; i < sizeof(urls) / sizeof(*urls); i++) {
+        sluice_client_options options = {.size = sizeof(options), .url = urls[i]};
+        assert_int_equal(sluice_client_open(&options, &client, &error), SLUICE_CLIENT_INVALID);
+        assert_null(client);
+        assert_int_equal(error.status, SLUICE_CLIENT_INVALID);
+        assert_int_equal(error.http_status, 0);
+        assert_true(strlen(error.text) > 10);
+    }
+    sluice_client_options no_size = {.url = "http://h"};
+    assert_int_equal(sluice_client_open(&no_size, &client, NULL), SLUICE_CLIENT_INVALID);
+    sluice_client_close(NULL);
+}
+
+static void health(void **state) {
+    (void)state;
+    static const struct script scripts[] = {
+        {.texts = {ANSWER("200 OK", "", "13", "{\"live\":true}"), ANSWER("503 x", "", "0", ""),
+                   ANSWER("200 OK", "", "0", ""), ANSWER("404 x", "", "0", "")}}};
+    struct test_server server;
+    char url[URL_BYTES];
+    test_server_start(&server, url, scripts, 1);
+    sluice_client *client = open_client(url);
+    sluice_client_error error;
+    int32_t yes = 0;
+    assert_int_equal(sluice_client_is_live(client, &yes, &error), SLUICE_CLIENT_OK);
+    assert_int_equal(yes, 1);
+    assert_int_equal(sluice_client_is_ready(client, &yes, &error), SLUICE_CLIENT_OK);
+    assert_int_equal(yes, 0);
+    assert_int_equal(sluice_client_model_is_ready(client, "a b", "2", &yes, &error),
+                     SLUICE_CLIENT_OK);
+    assert_int_equal(yes, 1);
+    assert_int_equal(sluice_client_model_is_ready(client, "a/b", NULL, &yes, &error),
+                     SLUICE_CLIENT_OK);
+    assert_int_equal(yes, 0);
+    assert_int_equal(sluice_client_model_is_ready(client, NULL, NULL, &yes, &error),
+                     SLUICE_CLIENT_INVALID);
+    sluice_client_close(client);
+    test_server_stop(&server);
+    assert_memory_equal(server.request, "GET /v2/models/a%2Fb/ready HTTP/1.1\r\n", 37);
+}
+
+static void metadata(void **state) {
+    (void)state;
+    static const struct script scripts[] = {
+        {.texts = {
+             ANSWER("200 OK", "", "53",
+                    "{\"name\":\"s\",\"version\":\"1.2\",\"extensions\":[\"a\",\"bc\"]} "),
+             ANSWER("200 OK", "", "170",
+                    "{\"name\":\"m\",\"versions\":[\"2\",\"3\"],\"platform\":\"p\",\"inputs\":["
+                    "{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[-1,4]}],\"outputs\":["
+                    "{\"name\":\"y\",\"datatype\":\"BYTES\",\"shape\":[-1]}]}        "),
+             ANSWER("404 x", "", "23", "{\"error\":\"no model m\"} ")}}};
+    struct test_server server;
+    char url[URL_BYTES];
+    test_server_start(&server, url, scripts, 1);
+    sluice_client *client = open_client(url);
+    sluice_client_error error;
+
+    sluice_server_metadata about = {.size = sizeof(about)};
+    assert_int_equal(sluice_client_server_metadata(client, &about, &error), SLUICE_CLIENT_OK);
+    assert_string_equal(about.name, "s");
+    assert_string_equal(about.version, "1.2");
+    assert_int_equal(about.n_extensions, 2);
+    assert_string_equal(about.extensions[1], "bc");
+
+    sluice_model_metadata model = {.size = sizeof(model)};
+    assert_int_equal(sluice_client_model_metadata(client, "m", NULL, &model, &error),
+                     SLUICE_CLIENT_OK);
+    assert_string_equal(model.name, "m");
+    assert_string_equal(model.version, "3");
+    assert_string_equal(model.platform, "p");
+    assert_int_equal(model.n_inputs, 1);
+    assert_int_equal(model.inputs[0].datatype, SLUICE_FP32);
+    assert_int_equal(model.inputs[0].rank, 2);
+    assert_int_equal(model.inputs[0].dims[0], -1);
+    assert_string_equal(model.outputs[0].name, "y");
+    assert_int_equal(model.outputs[0].datatype, SLUICE_BYTES);
+
+    assert_int_equal(sluice_client_model_metadata(client, "m", NULL, &model, &error),
+                     SLUICE_CLIENT_REFUSED);
+    assert_int_equal(error.http_status, 404);
+    assert_non_null(strstr(error.text, "no model m"));
+    sluice_client_close(client);
+    test_server_stop(&server);
+}
+
+/* A caller that was compiled when the struct was shorter gets no more than it has room for. */
+static void shorter_structs(void **state) {
+    (void)state;
+    static const struct script scripts[] = {
+        {.texts = {ANSWER("200 OK", "", "28", "{\"name\":\"s\",\"version\":\"1.2\"}")}}};
+    struct test_server server;
+    char url[URL_BYTES];
+    test_server_start(&server, url, scripts, 1);
+    sluice_client *client = open_client(url);
+    sluice_server_metadata about;
+    memset(&about, 0x55, sizeof(about));
+    about.size = offsetof(sluice_server_metadata, version);
+    assert_int_equal(sluice_client_server_metadata(client, &about, NULL), SLUICE_CLIENT_OK);
+    assert_string_equal(about.name, "s");
+    assert_int_equal(about.size, offsetof(sluice_server_metadata, version));
+    assert_int_equal((uintptr_t)about.version & 0xff, 0x55);
+    about.size = 0;
+    assert_int_equal(sluice_client_server_metadata(client, &about, NULL), SLUICE_CLIENT_INVALID);
+    sluice_client_close(client);
+    test_server_stop(&server);
+}
+
+static const int64_t dims[] = {1, 2};
+static const float values[] = {1.0f, 2.5f};
+static const sluice_tensor input = {.name = "x",
+                                    .datatype = SLUICE_FP32,
+                                    .dims = dims,
+                                    .rank = 2,
+                                    .data = values,
+                                    .n_bytes = sizeof(values)};
+
+/* Returns: the body of the last request. */
+static const char *body_of(struct test_server *server) {
+    char *end = memmem(server->request, server->n_request, "\r\n\r\n", 4);
+    assert_non_null(end);
+    return end + 4;
+}
+
+#define BINARY_JSON                                                                                \
+    "{\"id\":\"7\",\"model_name\":\"m\",\"model_version\":\"3\",\"parameters\":{\"p\":true},"      \
+    "\"outputs\":[{\"name\":\"y\",\"datatype\":\"INT16\",\"shape\":[3],\"parameters\":"            \
+    "{\"binary_data_size\":6}}]}"
+
+static void infer_binary(void **state) {
+    (void)state;
+    static const char body[] = BINARY_JSON "\1\0\2\0\xff\xff";
+    static char text[1024];
+    size_t n_json = sizeof(BINARY_JSON) - 1;
+    int n = snprintf(text, sizeof(text),
+                     "HTTP/1.1 200 OK\r\nInference-Header-Content-Length: %zu\r\n"
+                     "Content-Length: %zu\r\n\r\n",
+                     n_json, n_json + 6);
+    memcpy(text + n, body, n_json + 6);
+    struct script script = {.texts = {text}, .n_bytes = {(size_t)n + n_json + 6}};
+    struct test_server server;
+    char url[URL_BYTES];
+    test_server_start(&server, url, &script, 1);
+    sluice_client *client = open_client(url);
+    sluice_client_error error;
+    static const char *const wanted[] = {"y"};
+    static const sluice_param param = {
+        .name = "k", .name_bytes = 1, .kind = SLUICE_PARAM_INT64, .int64 = -3};
+    sluice_infer_request request = {.size = sizeof(request),
+                                    .model = "m",
+                                    .version = "3",
+                                    .id = "7",
+                                    .inputs = &input,
+                                    .n_inputs = 1,
+                                    .outputs = wanted,
+                                    .n_outputs = 1,
+                                    .params = &param,
+                                    .n_params = 1};
+    sluice_infer_answer answer = {.size = sizeof(answer)};
+    if (sluice_client_infer(client, &request, &answer, &error) != SLUICE_CLIENT_OK) {
+        fail_msg("%s", error.text);
+    }
+    assert_string_equal(answer.id, "7");
+    assert_string_equal(answer.model, "m");
+    assert_string_equal(answer.version, "3");
+    assert_int_equal(answer.n_params, 1);
+    assert_string_equal(answer.params[0].name, "p");
+    assert_int_equal(answer.params[0].boolean, 1);
+    assert_int_equal(answer.n_outputs, 1);
+    assert_string_equal(answer.outputs[0].name, "y");
+    assert_int_equal(answer.outputs[0].datatype, SLUICE_INT16);
+    assert_int_equal(answer.outputs[0].dims[0], 3);
+    assert_memory_equal(answer.outputs[0].data, "\1\0\2\0\xff\xff", 6);
+    assert_int_equal((uintptr_t)answer.outputs[0].data % 64, 0);
+    sluice_client_close(client);
+    test_server_stop(&server);
+    assert_memory_equal(server.request, "POST /v2/models/m/versions/3/infer HTTP/1.1\r\n", 45);
+    assert_memory_equal(server.request + server.n_request - 8, values, 8);
+    assert_non_null(memmem(server.request, server.n_request, "\"k\":-3", 6));
+}
+
+static void infer_json(void **state) {
+    (void)state;
+    static const struct script scripts[] = {
+        {.texts = {
+             ANSWER("200 OK", "", "91",
+                    "{\"model_name\":\"m\",\"outputs\":[{\"name\":\"y\",\"datatype\":\"BYTES\","
+                    "\"shape\":[1],\"data\":[\"hi\"]}]}   "),
+             ANSWER("400 x", "", "19", "{\"error\":\"no good\"}")}}};
+    struct test_server server;
+    char url[URL_BYTES];
+    test_server_start(&server, url, scripts, 1);
+    sluice_client *client = open_client(url);
+    sluice_client_error error;
+    sluice_infer_request request = {.size = sizeof(request),
+                                    .model = "m",
+                                    .inputs = &input,
+                                    .n_inputs = 1,
+                                    .form = SLUICE_FORM_JSON};
+    sluice_infer_answer answer = {.size = sizeof(answer)};
+    if (sluice_client_infer(client, &request, &answer, &error) != SLUICE_CLIENT_OK) {
+        fail_msg("%s", error.text);
+    }
+    assert_string_equal(answer.id, "");
+    assert_string_equal(answer.version, "");
+    assert_int_equal(answer.outputs[0].n_bytes, 6);
+    assert_memory_equal(answer.outputs[0].data, "\2\0\0\0hi", 6);
+    assert_int_equal(sluice_client_infer(client, &request, &answer, &error), SLUICE_CLIENT_REFUSED);
+    assert_int_equal(error.http_status, 400);
+    assert_non_null(strstr(error.text, "no good"));
+    sluice_client_close(client);
+    test_server_stop(&server);
+    assert_non_null(memmem(server.request, server.n_request, "\"data\":[1", 9));
+    assert_null(memmem(server.request, server.n_request, "Inference-Header", 16));
+}
+
+static void infer_raw(void **state) {
+    (void)state;
+    static const struct script scripts[] = {
+        {.texts = {ANSWER("200 OK", "", "35", "{\"model_name\":\"m\",\"outputs\":[]}    ")}}};
+    struct test_server server;
+    char url[URL_BYTES];
+    test_server_start(&server, url, scripts, 1);
+    sluice_client *client = open_client(url);
+    sluice_client_error error;
+    sluice_infer_request request = {.size = sizeof(request),
+                                    .model = "m",
+                                    .inputs = &input,
+                                    .n_inputs = 1,
+                                    .form = SLUICE_FORM_RAW};
+    sluice_infer_answer answer = {.size = sizeof(answer)};
+    if (sluice_client_infer(client, &request, &answer, &error) != SLUICE_CLIENT_OK) {
+        fail_msg("%s", error.text);
+    }
+    assert_int_equal(answer.n_outputs, 0);
+    sluice_client_close(client);
+    test_server_stop(&server);
+    assert_non_null(
+        memmem(server.request, server.n_request, "Inference-Header-Content-Length: 0\r\n", 36));
+    assert_memory_equal(body_of(&server), values, 8);
+    assert_ptr_equal(body_of(&server) + 8, server.request + server.n_request);
+}
+
+/* What can't be sent is refused before a connection is made: nobody listens here. */
+static void can_not_be_sent(void **state) {
+    (void)state;
+    static const sluice_tensor bad[] = {
+        {.name = NULL,
+         .datatype = SLUICE_FP32,
+         .dims = dims,
+         .rank = 2,
+         .data = values,
+         .n_bytes = 8},
+        {.name = "x",
+         .datatype = SLUICE_FP32,
+         .dims = NULL,
+         .rank = 2,
+         .data = values,
+         .n_bytes = 8},
+        {.name = "x", .datatype = SLUICE_FP32, .dims = dims, .rank = 2, .data = NULL, .n_bytes = 8},
+        {.name = "x",
+         .datatype = SLUICE_FP32,
+         .dims = dims,
+         .rank = 2,
+         .data = values,
+         .n_bytes = 4},
+        {.name = "x",
+         .datatype = SLUICE_FP64,
+         .dims = dims,
+         .rank = 2,
+         .data = values,
+         .n_bytes = 8},
+        {.name = "x", .datatype = 0, .dims = dims, .rank = 2, .data = values, .n_bytes = 8},
+        {.name = "x", .datatype = 15, .dims = dims, .rank = 2, .data = values, .n_bytes = 8},
+        {.name = "x",
+         .datatype = SLUICE_FP32,
+         .dims = dims,
+         .rank = 65,
+         .data = values,
+         .n_bytes = 8},
+    };
+    static const sluice_form forms[] = {SLUICE_FORM_BINARY, SLUICE_FORM_JSON, SLUICE_FORM_RAW};
+    sluice_client *client = open_client("http+unix:/nowhere/at/all");
+    sluice_client_error error;
+    sluice_infer_answer answer = {.size = sizeof(answer)};
+    sluice_infer_request request = {.size = sizeof(request), .model = "m", .n_inputs = 1};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        for (size_t k = 0; k < 3; k++) {
+            request.inputs = &bad[i];
+            request.form = forms[k];
+            assert_int_equal(sluice_client_infer(client, &request, &answer, &error),
+                             SLUICE_CLIENT_INVALID);
+        }
+    }
+    request.inputs = &input;
+    request.form = (sluice_form)3;
+    assert_int_equal(sluice_client_infer(client, &request, &answer, &error), SLUICE_CLIENT_INVALID);
+    request.form = SLUICE_FORM_BINARY;
+    request.model = "";
+    assert_int_equal(sluice_client_infer(client, &request, &answer, &error), SLUICE_CLIENT_INVALID);
+    request.model = "m";
+    assert_int_equal(sluice_client_infer(client, &request, &answer, &error),
+                     SLUICE_CLIENT_UNREACHABLE);
+    assert_non_null(strstr(error.text, "/nowhere/at/all"));
+    sluice_client_close(client);
+}
+
+/* What is no answer of the protocol is said to be the server's. */
+static void broken_answers(void **state) {
+    (void)state;
+    static const char *const answers[] = {
+        "SSH-2.0-x\r\n\r\n",
+        ANSWER("200 OK", "", "2", "[]"),
+        ANSWER("200 OK", "", "1", "{"),
+        ANSWER("200 OK", "Content-Encoding: gzip\r\n", "2", "{}"),
+        ANSWER("200 OK", "Inference-Header-Content-Length: 3\r\n", "2", "{}"),
+        ANSWER("200 OK", "Inference-Header-Content-Length: +2\r\n", "2", "{}"),
+        ANSWER(
+            "200 OK", "", "68",
+            "{\"outputs\":[{\"name\":\"y\",\"datatype\":\"INT8\",\"shape\":[2],\"data\":[1]}]} "),
+    };
+    for (size_t i = 0; i < sizeof(answers) / sizeof(*answers); i++) {
+        struct script script = {.texts = {answers[i]}};
+        struct test_server server;
+        char url[URL_BYTES];
+        test_server_start(&server, url, &script, 1);
+        sluice_client *client = open_client(url);
+        sluice_client_error error;
+        sluice_infer_request request = {
+            .size = sizeof(request), .model = "m", .inputs = &input, .n_inputs = 1};
+        sluice_infer_answer answer = {.size = sizeof(answer)};
+        if (sluice_client_infer(client, &request, &answer, &error) != SLUICE_CLIENT_BROKEN) {
+            fail_msg("%s: %s", answers[i], error.text);
+        }
+        assert_non_null(strstr(error.text, "answer"));
+        sluice_client_close(client);
+        test_server_stop(&server);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(opening),        cmocka_unit_test(health),
+        cmocka_unit_test(metadata),       cmocka_unit_test(shorter_structs),
+        cmocka_unit_test(infer_binary),   cmocka_unit_test(infer_json),
+        cmocka_unit_test(infer_raw),      cmocka_unit_test(can_not_be_sent),
+        cmocka_unit_test(broken_answers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

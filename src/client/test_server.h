@@ -1,0 +1,135 @@
+/* For the tests of this room: a server that does what a test scripts. It accepts a number of
+ * connections and on each reads requests and sends texts, whatever was asked. It listens on a free
+ * port of loopback, or where it is told. */
+#ifndef SLUICE_CLIENT_TEST_SERVER_H
+#define SLUICE_CLIENT_TEST_SERVER_H
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { SCRIPT_STEPS = 8, REQUEST_BYTES = 65536, URL_BYTES = 64 };
+
+/* A connection's script: before each text a request is read; NULL ends it with the connection. */
+struct script {
+    const char *texts[SCRIPT_STEPS];
+    size_t n_bytes[SCRIPT_STEPS]; /* of the texts; 0: up to the NUL */
+    bool read_nothing;            /* sends the first text at once */
+    bool hold;                    /* keeps the connection open until the client has closed it */
+};
+
+struct test_server {
+    int listener;
+    pthread_t thread;
+    const struct script *scripts;
+    size_t n_scripts;
+    size_t n_requests;
+    char request[REQUEST_BYTES]; /* the last one; the tests read it when the thread has ended */
+    size_t n_request;
+};
+
+/* Reads one more byte of the request. Returns: false at the end of the connection. */
+static bool read_byte(struct test_server *server, int fd) {
+    assert(server->n_request < REQUEST_BYTES);
+    if (recv(fd, server->request + server->n_request, 1, 0) != 1) {
+        return false;
+    }
+    server->n_request++;
+    return true;
+}
+
+/* Reads a head and the body of the length it says. Returns: false at the end of the connection. */
+static bool read_request(struct test_server *server, int fd) {
+    static const char end[] = "\r\n\r\n", length[] = "\r\nContent-Length: ";
+    server->n_request = 0;
+    do {
+        if (!read_byte(server, fd)) {
+            return false;
+        }
+    } while (server->n_request < 4 || memcmp(server->request + server->n_request - 4, end, 4) != 0);
+    char *field = memmem(server->request, server->n_request, length, sizeof(length) - 1);
+    for (long n = field ? strtol(field + sizeof(length) - 1, NULL, 10) : 0; n > 0; n--) {
+        if (!read_byte(server, fd)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void play(struct test_server *server, int fd, const struct script *script) {
+    for (size_t i = 0; i < SCRIPT_STEPS && script->texts[i]; i++) {
+        if (!script->read_nothing && !read_request(server, fd)) {
+            return;
+        }
+        server->n_requests++;
+        size_t n = script->n_bytes[i] > 0 ? script->n_bytes[i] : strlen(script->texts[i]);
+        if (send(fd, script->texts[i], n, MSG_NOSIGNAL) != (ssize_t)n) {
+            return;
+        }
+    }
+    if (script->read_nothing) {
+        /* the rest of a request that is not wanted: half-close, then read what comes */
+        char drop[REQUEST_BYTES];
+        shutdown(fd, SHUT_WR);
+        while (recv(fd, drop, sizeof(drop), 0) > 0) {
+        }
+    }
+    if (script->hold) {
+        while (read_request(server, fd)) {
+        }
+    }
+}
+
+static void *serve(void *argument) {
+    struct test_server *server = argument;
+    for (size_t i = 0; i < server->n_scripts; i++) {
+        int fd = accept(server->listener, NULL, NULL);
+        if (fd < 0) {
+            break;
+        }
+        play(server, fd, &server->scripts[i]);
+        close(fd);
+    }
+    return NULL;
+}
+
+static void test_server_start_at(struct test_server *server, const struct sockaddr *address,
+                                 socklen_t n_bytes, const struct script *scripts,
+                                 size_t n_scripts) {
+    memset(server, 0, sizeof(*server));
+    server->scripts = scripts;
+    server->n_scripts = n_scripts;
+    server->listener = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int failed = server->listener < 0 || bind(server->listener, address, n_bytes) != 0 ||
+                 listen(server->listener, SCRIPT_STEPS) != 0 ||
+                 pthread_create(&server->thread, NULL, serve, server) != 0;
+    assert(!failed);
+}
+
+/* Writes its URL to `url`. */
+static inline void test_server_start(struct test_server *server, char url[URL_BYTES],
+                                     const struct script *scripts, size_t n_scripts) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n_bytes = sizeof(address);
+    test_server_start_at(server, (const struct sockaddr *)&address, n_bytes, scripts, n_scripts);
+    int failed = getsockname(server->listener, (struct sockaddr *)&address, &n_bytes);
+    assert(!failed);
+    snprintf(url, URL_BYTES, "http://127.0.0.1:%u", (unsigned)ntohs(address.sin_port));
+}
+
+/* Waits for the end of the scripts, or of the one that waits for a connection. */
+static inline void test_server_stop(struct test_server *server) {
+    shutdown(server->listener, SHUT_RDWR);
+    int failed = pthread_join(server->thread, NULL);
+    assert(!failed);
+    close(server->listener);
+}
+
+#endif
