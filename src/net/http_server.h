@@ -7,7 +7,8 @@
  *
  *     on_head → (body arrives in its final place) → on_body → … → http_reply → on_end
  *
- * on_head may reply at once (an error, or a request without a body); on_body is then not called.
+ * on_head may reply at once (an error, or a request without a body); on_body is then not called. A
+ * request without a body is complete in on_head: no on_body follows it, the reply may come later.
  * The rest of a body that was refused is discarded within a bound; past it the server half-closes,
  * so that the client can still read the answer. on_end is called exactly once, also when the client
  * goes away before the answer: then `gone` was set first and http_reply becomes a no-op that
@@ -119,9 +120,10 @@ void http_server_drain(struct http_server *server);
 /* Exchanges begun and not ended, over all workers. Thread: any. */
 uint64_t http_server_in_flight(const struct http_server *server);
 /* Closes listeners and connections; `done` runs on the acceptor's thread when the last handle of
- * every worker is closed. Idempotent, never blocks. Thread: the acceptor's. */
+ * every worker is closed and the last exchange has ended (handlers still reply to those they have).
+ * The workers' loops must run. Idempotent, never blocks. Thread: the acceptor's. */
 void http_server_stop(struct http_server *server, void (*done)(void *cookie), void *cookie);
-/* After `done`. */
+/* After `done`, or of a server that never listened. NULL is allowed. */
 void http_server_free(struct http_server *server);
 
 #endif

@@ -50,6 +50,7 @@ struct http1_request {
     size_t n_fields;
     size_t fields_cap;
     bool in_value;      /* the newest field's name is complete */
+    bool in_chunk;      /* its size line was read */
     bool parts_ended;   /* llhttp has just come to the end of the head, or of the chunked body */
     struct str body;    /* the piece of a chunk that llhttp has just found */
     size_t extra_bytes; /* of chunk extensions and trailers */
@@ -158,6 +159,16 @@ static int on_value(llhttp_t *parser, const char *at, size_t len) {
     return 0;
 }
 
+static int on_chunk_begin(llhttp_t *parser) {
+    request_of(parser)->in_chunk = true;
+    return 0;
+}
+
+static int on_chunk_end(llhttp_t *parser) {
+    request_of(parser)->in_chunk = false;
+    return 0;
+}
+
 static int on_body(llhttp_t *parser, const char *at, size_t len) {
     request_of(parser)->body = str_make(at, len);
     return HPE_PAUSED;
@@ -180,6 +191,8 @@ static const llhttp_settings_t SETTINGS = {
     .on_chunk_extension_value = on_extension,
     .on_chunk_extension_value_complete = on_extension_complete,
     .on_headers_complete = on_end,
+    .on_chunk_header = on_chunk_begin,
+    .on_chunk_complete = on_chunk_end,
     .on_body = on_body,
     .on_message_complete = on_end,
 };
@@ -403,7 +416,7 @@ const struct http_head *http1_request_head(const struct http1_request *request) 
 }
 
 uint64_t http1_request_chunk_left(const struct http1_request *request) {
-    return request->stage == STAGE_BODY ? request->parser.content_length : 0;
+    return request->in_chunk ? request->parser.content_length : 0;
 }
 
 bool http1_request_has_begun(const struct http1_request *request) {
