@@ -33,29 +33,29 @@ static bool feed(struct deflate *codec, const struct piece *pieces, size_t n_pie
     return done;
 }
 
-enum status http_compress(struct arena *arena, enum http_coding coding, const struct piece *pieces,
-                          size_t n_pieces, struct piece *out, struct error *err) {
+/* Returns: the room that the compressed bytes may need; 0 when that can't be had. */
+static size_t room_for(struct deflate *codec, const struct piece *pieces, size_t n_pieces) {
     size_t total = 0;
-    size_t n_out = 0;
-    enum status st = ST_OK;
-    struct deflate *codec = deflate_new(coding, FASTEST);
     if (!codec || !total_of(pieces, n_pieces, &total)) {
-        goto no_memory;
+        return 0;
     }
     size_t room = deflate_bound(codec, total);
-    char *data = room < SIZE_MAX ? arena_alloc(arena, room) : NULL;
+    return room < SIZE_MAX ? room : 0;
+}
+
+enum status http_compress(struct arena *arena, enum http_coding coding, const struct piece *pieces,
+                          size_t n_pieces, struct piece *out, struct error *err) {
+    struct deflate *codec = deflate_new(coding, FASTEST);
+    size_t room = room_for(codec, pieces, n_pieces);
+    char *data = room > 0 ? arena_alloc(arena, room) : NULL;
+    enum status st = ST_OK;
+    *out = (struct piece){data, 0};
     if (!data) {
-        goto no_memory;
+        st = error_set(err, ST_NO_MEMORY, "no memory to compress the answer");
+    } else if (!feed(codec, pieces, n_pieces, data, room, &out->n_bytes)) {
+        st = error_set(err, ST_INTERNAL, "compressing the answer failed after %zu bytes",
+                       out->n_bytes);
     }
-    if (feed(codec, pieces, n_pieces, data, room, &n_out)) {
-        *out = (struct piece){data, n_out};
-    } else {
-        st = error_set(err, ST_INTERNAL, "compressing the answer failed after %zu bytes", n_out);
-    }
-    goto out;
-no_memory:
-    st = error_set(err, ST_NO_MEMORY, "no memory to compress an answer of %zu bytes", total);
-out:
     deflate_free(codec);
     return st;
 }
