@@ -116,8 +116,9 @@ lint: tools all ## layers, text, format, public headers, clang-tidy
 fmt: tools ## format the C files
 	@tools/lint --format
 
-docs: ## the documents' rules: how many, and those without code or test
-	@tools/check-docs --rules
+docs: ## hold the pages to the code and the tests they name
+	@tools/check-clauses
+	@tools/check-docs
 
 test-setup: ## try the README's commands in bare Debian 12 and 13 (root; a quarter of an hour)
 	@tools/test-setup
