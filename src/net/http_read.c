@@ -5,6 +5,7 @@
 #include "net/http_conn.h"
 
 #include <assert.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -165,13 +166,24 @@ static void input_ended(struct http_conn *conn, bool half_closed) {
     }
 }
 
+/* Is what looks like the end of the input the end of the connection? libuv reports a reset as an
+ * end when bytes arrived before it; only the kernel knows that nobody can be answered any more. */
+static bool is_gone(const struct http_conn *conn) {
+    uv_os_fd_t fd;
+    if (uv_fileno(&conn->uv.handle, &fd) != 0) {
+        return true;
+    }
+    struct pollfd polled = {.fd = fd};
+    return poll(&polled, 1, 0) == 1 && (polled.revents & (POLLERR | POLLHUP)) != 0;
+}
+
 static void on_read(uv_stream_t *stream, ssize_t n_read, const uv_buf_t *buf) {
     struct http_conn *conn = stream->data;
     if (n_read == 0) {
         return; /* nothing there after all */
     }
     if (n_read < 0) {
-        input_ended(conn, n_read == UV_EOF);
+        input_ended(conn, n_read == UV_EOF && !is_gone(conn));
     } else {
         metric_add(METRIC_RECEIVED_BYTES_TOTAL, n_read);
         if (buf->base != conn->shard->in) {

@@ -79,12 +79,15 @@ static void body_fail(struct http_conn *conn, const struct error *err) {
     http_reply_error(&conn->call->exchange, err, NULL, 0);
 }
 
-void http_receive_timed_out(struct http_conn *conn) {
+static void too_slow(struct http_conn *conn, const char *why) {
     struct error err;
     conn->last = true;
-    error_set(&err, ST_REQUEST_TIMEOUT,
-              "the body of the request did not come in time (--body-timeout)");
+    error_set(&err, ST_REQUEST_TIMEOUT, "%s", why);
     body_fail(conn, &err);
+}
+
+void http_receive_timed_out(struct http_conn *conn) {
+    too_slow(conn, "the body of the request did not come in time (--body-timeout)");
 }
 
 /* A body may come slowly, but not so slowly that holding its memory is not worth it. */
@@ -97,7 +100,7 @@ static void keep_pace(struct http_conn *conn) {
     uint64_t elapsed_ns = clock_now_ns() - call->body_begun_ns;
     double due = (double)limits->min_body_rate * ((double)elapsed_ns / 1e9);
     if (elapsed_ns > limits->body_timeout_ns && (double)call->received < due) {
-        http_receive_timed_out(conn);
+        too_slow(conn, "the body of the request comes too slowly (--min-body-rate)");
     }
 }
 
