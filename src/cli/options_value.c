@@ -48,7 +48,7 @@ bool option_is_argument(const struct option *option) {
 
 void option_clear(struct options *options, size_t index) {
     if (option_is_list(&options->set->options[index])) {
-        ((struct option_texts *)place(options, index))->n = 0;
+        *(struct option_texts *)place(options, index) = (struct option_texts){0};
     }
 }
 

@@ -1,6 +1,6 @@
 /* The YAML file of a command: the same names, types and ranges as its flags. A key whose flag was
- * given is passed over. It refuses a switch, and the name of another file to read: those are said
- * on the command line only. */
+ * given is checked and not used. It refuses a switch, and the name of another file to read: those
+ * are said on the command line only. */
 #include <string.h>
 
 #include "base/str.h"
@@ -131,6 +131,32 @@ static enum status read_key(struct options *options, size_t index, const struct 
     return doc_error(node, err, "this is only for the command line");
 }
 
+static size_t stored_bytes(enum option_type type) {
+    static const size_t sizes[] = {
+        [OPTION_TEXT] = sizeof(OPTION_STORE_TEXT),
+        [OPTION_TEXTS] = sizeof(OPTION_STORE_TEXTS),
+        [OPTION_U64] = sizeof(OPTION_STORE_U64),
+        [OPTION_BYTES] = sizeof(OPTION_STORE_BYTES),
+        [OPTION_DURATION] = sizeof(OPTION_STORE_DURATION),
+        [OPTION_BOOL] = sizeof(OPTION_STORE_BOOL),
+        [OPTION_WORD] = sizeof(OPTION_STORE_WORD),
+        [OPTION_MODELS] = sizeof(OPTION_STORE_MODELS),
+    };
+    return sizes[type];
+}
+
+/* Reads a key whose flag was given: it must be right all the same, and changes nothing. */
+static enum status check_key(struct options *options, size_t index, const struct doc_node *node,
+                             struct error *err) {
+    const struct option *option = &options->set->options[index];
+    char kept[sizeof(struct option_texts)];
+    char *place = options->values + option->offset;
+    memcpy(kept, place, stored_bytes(option->type));
+    enum status status = read_key(options, index, node, err);
+    memcpy(place, kept, stored_bytes(option->type));
+    return status;
+}
+
 static bool has_key(const struct option *option) {
     return option->type != OPTION_SWITCH && option->type != OPTION_CONFIG &&
            option->type != OPTION_ARGUMENT;
@@ -157,8 +183,8 @@ enum status options_read_doc(struct options *options, const struct doc *doc, str
     }
     for (size_t i = 0; i < set->n_options && status == ST_OK; i++) {
         struct doc_node node = doc_get(&root, set->options[i].name);
-        if (has_key(&set->options[i]) && !options->given[i] && doc_present(&node)) {
-            status = read_key(options, i, &node, err);
+        if (has_key(&set->options[i]) && doc_present(&node)) {
+            status = (options->given[i] ? check_key : read_key)(options, i, &node, err);
         }
     }
     return status;

@@ -121,6 +121,10 @@ static void flags_win(void **state) {
     assert_int_equal(values.models.n, 1);
     assert_string_equal(values.models.items[0], "m");
     assert_string_equal(values.name, "me");
+    /* what is overridden must be right all the same */
+    assert_int_equal(read_yaml("count: 99\n", 5, argv, arena, &values, &err), ST_BAD_CONFIG);
+    assert_int_equal(read_yaml("tag: [x, 5]\n", 5, argv, arena, &values, &err), ST_BAD_CONFIG);
+    assert_int_equal(read_yaml("models: [{}]\n", 5, argv, arena, &values, &err), ST_BAD_CONFIG);
     arena_free(arena);
 }
 
