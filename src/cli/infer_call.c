@@ -194,7 +194,10 @@ static enum status add_outputs(struct arena *arena, const struct infer_settings 
 static enum status add_params(struct arena *arena, const struct infer_settings *settings,
                               struct infer_request *out, struct error *err) {
     struct param *items = arena_calloc(arena, settings->parameters.n, sizeof(*items));
-    enum status status = items ? ST_OK : no_memory(err);
+    enum status status = ST_OK;
+    if (!items) {
+        return no_memory(err);
+    }
     for (size_t i = 0; i < settings->parameters.n && status == ST_OK; i++) {
         status = infer_param_parse(settings->parameters.items[i], &items[i], err);
     }

@@ -41,7 +41,7 @@ static enum status bad(const struct reader *reader, const char *why) {
 }
 
 static void skip_space(struct reader *reader) {
-    while (reader->rest.len > 0 && strchr(" \n\t\r", reader->rest.ptr[0])) {
+    while (reader->rest.ptr && reader->rest.len > 0 && strchr(" \n\t\r", reader->rest.ptr[0])) {
         reader->rest = str_make(reader->rest.ptr + 1, reader->rest.len - 1);
     }
 }

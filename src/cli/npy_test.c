@@ -14,13 +14,22 @@
 /* Makes a file: magic, version, header, `n_data` bytes, in a block of its own. */
 static struct str make(unsigned version, const char *header, size_t n_data) {
     size_t n = strlen(header), n_size = version == 1 ? 2 : 4;
-    char *file = calloc(1, 8 + n_size + n + n_data);
-    memcpy(file, "\x93NUMPY", 6);
-    file[6] = (char)version;
-    file[8] = (char)(n & 0xff);
-    file[9] = (char)(n >> 8);
-    memcpy(file + 8 + n_size, header, n);
-    return str_make(file, 8 + n_size + n + n_data);
+    struct arena *arena = arena_new(NULL, 0);
+    struct buf buf;
+    buf_init(&buf, arena, 0);
+    buf_add_str(&buf, STR("\x93NUMPY"));
+    buf_add_char(&buf, (char)version);
+    buf_add_char(&buf, '\0');
+    buf_add_char(&buf, (char)(n & 0xff));
+    buf_add_char(&buf, (char)(n >> 8));
+    buf_add(&buf, "\0\0", n_size - 2);
+    buf_add_str(&buf, str_of(header));
+    char *file = calloc(1, buf.len + n_data);
+    assert_non_null(file);
+    memcpy(file, buf.data, buf.len);
+    size_t n_file = buf.len + n_data;
+    arena_free(arena);
+    return str_make(file, n_file);
 }
 
 static void taken(void **state) {
@@ -125,33 +134,36 @@ static void refused(void **state) {
     }
 }
 
+static void write_and_read(struct arena *arena, enum datatype datatype, struct shape shape) {
+    static const char data[48];
+    struct buf file;
+    struct error err = {0};
+    struct npy npy;
+    uint64_t n_bytes;
+    buf_init(&file, arena, 0);
+    enum status status = npy_encode_head(&file, datatype, shape, &err);
+    if (datatype == DT_BYTES || datatype == DT_BF16) {
+        assert_int_equal(status, ST_BAD_DATATYPE);
+        return;
+    }
+    assert_int_equal(status, ST_OK);
+    assert_int_equal(file.len % 64, 0);
+    assert_true(shape_bytes(shape, datatype, &n_bytes));
+    buf_add(&file, data, n_bytes);
+    if (npy_decode(arena, buf_str(&file), "w.npy", &npy, &err) != ST_OK) {
+        fail_msg("%s", err.text);
+    }
+    assert_int_equal(npy.datatype, datatype);
+    assert_true(shape_eq(npy.shape, shape));
+}
+
 static void written_and_read(void **state) {
     (void)state;
     static const int64_t dims[] = {2, 1, 3};
-    static const char data[48];
     for (int datatype = DT_BOOL; datatype < DT_COUNT_; datatype++) {
         for (size_t rank = 0; rank <= 3; rank++) {
             struct arena *arena = arena_new(NULL, 0);
-            struct buf file;
-            struct error err = {0};
-            struct npy npy;
-            struct shape shape = {dims, rank};
-            uint64_t n_bytes;
-            buf_init(&file, arena, 0);
-            enum status status = npy_encode_head(&file, (enum datatype)datatype, shape, &err);
-            if (datatype == DT_BYTES || datatype == DT_BF16) {
-                assert_int_equal(status, ST_BAD_DATATYPE);
-            } else {
-                assert_int_equal(status, ST_OK);
-                assert_int_equal(file.len % 64, 0);
-                assert_true(shape_bytes(shape, (enum datatype)datatype, &n_bytes));
-                buf_add(&file, data, n_bytes);
-                if (npy_decode(arena, buf_str(&file), "w.npy", &npy, &err) != ST_OK) {
-                    fail_msg("%s", err.text);
-                }
-                assert_int_equal(npy.datatype, datatype);
-                assert_true(shape_eq(npy.shape, shape));
-            }
+            write_and_read(arena, (enum datatype)datatype, (struct shape){dims, rank});
             arena_free(arena);
         }
     }

@@ -128,41 +128,43 @@ static void flags_win(void **state) {
     arena_free(arena);
 }
 
+/* `says` are parts of the message; the first is where */
+static const struct {
+    const char *yaml, *says[3];
+} refusals[] = {
+    {"name: a\ncuont: 3\n", {"t.yaml:2: ", "cuont", "\"count\""}},
+    {"quick: true\n", {"t.yaml:1: ", "quick", ""}},
+    {"config: x.yaml\n", {"t.yaml:1: ", "config", ""}},
+    {"url: x\n", {"t.yaml:1: ", "url", ""}},
+    {"- a\n", {"t.yaml:1: ", "", ""}},
+    {"\ncount: 10\n", {"t.yaml:2: ", "count", "10 is out of range: from 1 to 9"}},
+    {"count: x\n", {"t.yaml:1: ", "count", ""}},
+    {"count: -1\n", {"t.yaml:1: ", "count", ""}},
+    {"size: 1GiB\n", {"t.yaml:1: ", "size", "out of range: from 1KiB to 1MiB"}},
+    {"size: 1023\n", {"t.yaml:1: ", "size", "1023B is out of range"}},
+    {"size: [1]\n", {"t.yaml:1: ", "size", ""}},
+    {"span: soon\n", {"t.yaml:1: ", "span", "expected a time"}},
+    {"span: -1\n", {"t.yaml:1: ", "span", ""}},
+    {"loud: yes please\n", {"t.yaml:1: ", "loud", ""}},
+    {"colour: blue\n", {"t.yaml:1: ", "colour", "one of green|red"}},
+    {"name: 5\n", {"t.yaml:1: ", "name", ""}},
+    {"name: \"a\\0b\"\n", {"t.yaml:1: ", "name", "NUL"}},
+    {"tag: [a, 5]\n", {"t.yaml:1: ", "tag[1]", ""}},
+    {"models:\n- {name: a}\n", {"t.yaml:2: ", "models[0]", "path"}},
+    {"models:\n- a\n- {nmae: a, path: b}\n", {"t.yaml:3: ", "nmae", "\"name\""}},
+};
+
 static void refused(void **state) {
     (void)state;
-    /* `says` are parts of the message; the first is where */
-    static const struct {
-        const char *yaml, *says[3];
-    } rows[] = {
-        {"name: a\ncuont: 3\n", {"t.yaml:2: ", "cuont", "\"count\""}},
-        {"quick: true\n", {"t.yaml:1: ", "quick", ""}},
-        {"config: x.yaml\n", {"t.yaml:1: ", "config", ""}},
-        {"url: x\n", {"t.yaml:1: ", "url", ""}},
-        {"- a\n", {"t.yaml:1: ", "", ""}},
-        {"\ncount: 10\n", {"t.yaml:2: ", "count", "10 is out of range: from 1 to 9"}},
-        {"count: x\n", {"t.yaml:1: ", "count", ""}},
-        {"count: -1\n", {"t.yaml:1: ", "count", ""}},
-        {"size: 1GiB\n", {"t.yaml:1: ", "size", "out of range: from 1KiB to 1MiB"}},
-        {"size: 1023\n", {"t.yaml:1: ", "size", "1023B is out of range"}},
-        {"size: [1]\n", {"t.yaml:1: ", "size", ""}},
-        {"span: soon\n", {"t.yaml:1: ", "span", "expected a time"}},
-        {"span: -1\n", {"t.yaml:1: ", "span", ""}},
-        {"loud: yes please\n", {"t.yaml:1: ", "loud", ""}},
-        {"colour: blue\n", {"t.yaml:1: ", "colour", "one of green|red"}},
-        {"name: 5\n", {"t.yaml:1: ", "name", ""}},
-        {"name: \"a\\0b\"\n", {"t.yaml:1: ", "name", "NUL"}},
-        {"tag: [a, 5]\n", {"t.yaml:1: ", "tag[1]", ""}},
-        {"models:\n- {name: a}\n", {"t.yaml:2: ", "models[0]", "path"}},
-        {"models:\n- a\n- {nmae: a, path: b}\n", {"t.yaml:3: ", "nmae", "\"name\""}},
-    };
-    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+    for (size_t i = 0; i < sizeof(refusals) / sizeof(*refusals); i++) {
         struct arena *arena = arena_new(NULL, 0);
         struct values values;
         struct error err = {0};
-        assert_int_equal(read_yaml(rows[i].yaml, 0, NULL, arena, &values, &err), ST_BAD_CONFIG);
+        assert_int_equal(read_yaml(refusals[i].yaml, 0, NULL, arena, &values, &err), ST_BAD_CONFIG);
         for (size_t k = 0; k < 3; k++) {
-            if (!strstr(err.text, rows[i].says[k])) {
-                fail_msg("%s gave \"%s\", without \"%s\"", rows[i].yaml, err.text, rows[i].says[k]);
+            if (!strstr(err.text, refusals[i].says[k])) {
+                fail_msg("%s gave \"%s\", without \"%s\"", refusals[i].yaml, err.text,
+                         refusals[i].says[k]);
             }
         }
         arena_free(arena);

@@ -54,7 +54,7 @@ static bool is_host(struct str host, bool v6) {
 /* "HOST", "HOST:PORT", "[V6]:PORT" */
 static enum status parse_authority(struct arena *arena, struct str text, struct str authority,
                                    struct client_url *out, struct error *err) {
-    struct str host = authority, rest = authority;
+    struct str host, rest = authority;
     bool v6 = authority.len > 0 && authority.ptr[0] == '[';
     if (v6) {
         rest = str_make(authority.ptr + 1, authority.len - 1);
@@ -103,7 +103,7 @@ static enum status parse_base(struct arena *arena, struct str text, struct str b
 static enum status parse_tcp(struct arena *arena, struct str text, struct str rest,
                              struct client_url *out, struct error *err) {
     size_t n = 0;
-    while (n < rest.len && !memchr("/?#", rest.ptr[n], 3)) {
+    while (n < rest.len && rest.ptr[n] != '/' && rest.ptr[n] != '?' && rest.ptr[n] != '#') {
         n++;
     }
     struct str authority = str_make(rest.ptr, n);

@@ -10,10 +10,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "base/num.h"
 
 enum { SCRIPT_STEPS = 8, REQUEST_BYTES = 65536, URL_BYTES = 64 };
 
@@ -45,17 +46,30 @@ static bool read_byte(struct test_server *server, int fd) {
     return true;
 }
 
+/* The length that the head says the body has; 0: none. */
+static uint64_t body_bytes(const struct test_server *server) {
+    static const char name[] = "\r\nContent-Length: ";
+    uint64_t n = 0;
+    const char *field = memmem(server->request, server->n_request, name, sizeof(name) - 1);
+    if (field) {
+        const char *value = field + sizeof(name) - 1;
+        struct str rest = str_make(value, (size_t)(server->request + server->n_request - value));
+        bool ok = num_parse_u64(str_cut(&rest, '\r'), &n);
+        assert(ok);
+    }
+    return n;
+}
+
 /* Reads a head and the body of the length it says. Returns: false at the end of the connection. */
 static bool read_request(struct test_server *server, int fd) {
-    static const char end[] = "\r\n\r\n", length[] = "\r\nContent-Length: ";
+    static const char end[] = "\r\n\r\n";
     server->n_request = 0;
     do {
         if (!read_byte(server, fd)) {
             return false;
         }
     } while (server->n_request < 4 || memcmp(server->request + server->n_request - 4, end, 4) != 0);
-    char *field = memmem(server->request, server->n_request, length, sizeof(length) - 1);
-    for (long n = field ? strtol(field + sizeof(length) - 1, NULL, 10) : 0; n > 0; n--) {
+    for (uint64_t n = body_bytes(server); n > 0; n--) {
         if (!read_byte(server, fd)) {
             return false;
         }
