@@ -92,6 +92,9 @@ static enum status unknown_flag(const struct option_set *set, const struct flag 
     for (size_t i = 0; i < set->n_options; i++) {
         if (!option_is_argument(&set->options[i])) {
             nearest_consider(&nearest, name, set->options[i].name);
+            if (strlen(set->options[i].alias) > 1) {
+                nearest_consider(&nearest, name, set->options[i].alias);
+            }
         }
     }
     if (nearest.best) {

@@ -121,6 +121,7 @@ static void refused(void **state) {
     } rows[] = {
         {"", "URL is missing: try URL"},
         {"u --cuont 3", "unknown flag --cuont; did you mean --count?"},
+        {"u --lable x", "unknown flag --lable; did you mean --label?"},
         {"u --zzzzzz", "unknown flag --zzzzzz"},
         {"u -z", "unknown flag -z"},
         {"u -name x", "unknown flag -name; did you mean --name?"},
