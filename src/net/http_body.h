@@ -36,7 +36,7 @@ struct http_body {
     char *data; /* aligned so that data + align_at is a multiple of 64 */
     size_t len;
     size_t cap;     /* room at data */
-    size_t granted; /* bytes that may be used: what is free for everybody, and what the budget gave */
+    size_t granted; /* bytes that may be used: those free for all, and what the budget gave */
     size_t max_bytes;
     size_t align_at;
     uint64_t length; /* as the head says; UINT64_MAX: it does not say */

@@ -12,22 +12,15 @@
 #ifndef SLUICE_NET_HTTP_SERVER_FIXTURE_H
 #define SLUICE_NET_HTTP_SERVER_FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-#include <errno.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <stdatomic.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/metric.h"
@@ -52,7 +45,7 @@ struct test_server {
     atomic_int heads, bodies, ends, gones, releases, replies;
     struct test_later *_Atomic never; /* the one that waits */
     struct worker_msg control;
-    bool stopped;
+    bool stop_asked, stopped;
     struct lock lock;
     struct lock_cond cond;
 };
@@ -260,9 +253,16 @@ static inline void test_control(struct test_server *server, void (*run)(struct w
     worker_post(server->workers[0], &server->control);
 }
 
+static inline void test_ask_stop(struct test_server *server) {
+    if (!server->stop_asked) {
+        server->stop_asked = true;
+        test_control(server, test_run_stop);
+    }
+}
+
 /* Stops, and proves that nothing is left over: what began has ended, what was sent is released. */
 static inline void test_server_stop(struct test_server *server) {
-    test_control(server, test_run_stop);
+    test_ask_stop(server);
     lock_take(&server->lock);
     while (!server->stopped) {
         lock_wait(&server->lock, &server->cond);

@@ -1,5 +1,15 @@
 /* The HTTP server as its clients see it: each row is what is sent on a new connection, whole and
  * byte by byte, and every answer that comes back. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+
 #include "net/http_server_fixture.h"
 
 #define HOST "Host: h\r\n"
@@ -150,7 +160,7 @@ static void check_rest(int fd, const struct row *row) {
 static void check_row(const struct test_server *server, const struct row *row, size_t piece) {
     int fd = test_connect(server);
     int on = 1;
-    setsockopt(fd, IPPROTO_TCP, 1 /* TCP_NODELAY */, &on, sizeof(on));
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     for (size_t at = 0; at < row->sent.len; at += piece) {
         size_t n = row->sent.len - at < piece ? row->sent.len - at : piece;
         if (!test_try_send(fd, row->sent.ptr + at, n)) {
