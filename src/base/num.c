@@ -208,15 +208,30 @@ bool num_parse_duration_ns(struct str text, uint64_t *out) {
     return !__builtin_add_overflow(ns, part, out);
 }
 
+static unsigned count_digits(uint64_t value) {
+    unsigned n = 1;
+    for (; value >= 10000; value /= 10000) {
+        n += 4;
+    }
+    return n + (value >= 10) + (value >= 100) + (value >= 1000);
+}
+
 unsigned num_print_u64(char *out, uint64_t value) {
-    char reversed[20];
-    unsigned n = 0;
-    do {
-        reversed[n++] = (char)('0' + value % 10);
-        value /= 10;
-    } while (value > 0);
-    for (unsigned i = 0; i < n; i++) {
-        out[i] = reversed[n - 1 - i];
+    static const char pairs[] = "00010203040506070809101112131415161718192021222324"
+                                "25262728293031323334353637383940414243444546474849"
+                                "50515253545556575859606162636465666768697071727374"
+                                "75767778798081828384858687888990919293949596979899";
+    unsigned n = count_digits(value);
+    char *at = out + n;
+    while (value >= 100) {
+        at -= 2;
+        memcpy(at, pairs + value % 100 * 2, 2);
+        value /= 100;
+    }
+    if (value >= 10) {
+        memcpy(out, pairs + value * 2, 2);
+    } else {
+        out[0] = (char)('0' + value);
     }
     return n;
 }

@@ -12,8 +12,7 @@ typedef signed char block __attribute__((vector_size(BLOCK)));
 typedef uint64_t halves __attribute__((vector_size(BLOCK)));
 
 struct scanner {
-    const char *data;
-    size_t len;
+    struct str text;
     size_t at;
     uint64_t separators; /* commas, colons and opening brackets outside strings */
     uint64_t depth;
@@ -22,23 +21,27 @@ struct scanner {
     bool suspect; /* an N or an I was seen outside strings */
 };
 
-/* The bytes at `at`; zeros behind the end of the text. */
-static block load(const struct scanner *s, size_t at) {
-    block bytes = {0};
-    size_t left = s->len - at;
-    if (left >= BLOCK) {
-        memcpy(&bytes, s->data + at, BLOCK);
-    } else {
-        memcpy(&bytes, s->data + at, left);
-    }
-    return bytes;
+/* Comparing vectors gives 0xff in the lanes where it holds: these say in which (a bit each, the
+ * first lane's lowest), and whether in any. */
+static inline unsigned bits_of(block lanes) {
+#ifdef __SSE2__
+    typedef char bytes __attribute__((vector_size(BLOCK)));
+    return (unsigned)__builtin_ia32_pmovmskb128((bytes)lanes);
+#else
+    halves both = (halves)lanes & (halves){0x8040201008040201u, 0x8040201008040201u};
+    uint64_t low = both[0] * 0x0101010101010101u >> 56;
+    uint64_t high = both[1] * 0x0101010101010101u >> 56;
+    return (unsigned)(low | high << 8);
+#endif
 }
 
-/* Comparing vectors gives 0xff in the lanes where it holds: these say whether any does, and which
- * (a bit each, the first lane's lowest). */
-static bool any_of(block lanes) {
+static inline bool any_of(block lanes) {
+#ifdef __SSE2__
+    return bits_of(lanes) != 0;
+#else
     halves both = (halves)lanes;
     return (both[0] | both[1]) != 0;
+#endif
 }
 
 /* The sum of the lanes, each from 0 to 255. */
@@ -48,96 +51,98 @@ static unsigned sum_of(block lanes) {
     return (unsigned)((pairs[0] + pairs[1]) * 0x0001000100010001u >> 48);
 }
 
-static unsigned bits_of(block lanes) {
-    halves both = (halves)lanes & (halves){0x8040201008040201u, 0x8040201008040201u};
-    uint64_t low = both[0] * 0x0101010101010101u >> 56;
-    uint64_t high = both[1] * 0x0101010101010101u >> 56;
-    return (unsigned)(low | high << 8);
+/* `at` is behind the quote that opens a string. Returns: where the text goes on behind the
+ * string. */
+static size_t skip_string(struct str text, size_t at) {
+    while (at < text.len) {
+        if (text.len - at >= BLOCK) {
+            block bytes;
+            memcpy(&bytes, text.ptr + at, BLOCK);
+            unsigned stops = bits_of((bytes == '"') | (bytes == '\\'));
+            if (stops == 0) {
+                at += BLOCK;
+                continue;
+            }
+            at += (unsigned)__builtin_ctz(stops);
+        }
+        if (text.ptr[at] == '"') {
+            return at + 1;
+        }
+        at += text.ptr[at] == '\\' ? 2 : 1; /* with what it escapes */
+    }
+    return text.len;
 }
 
-/* Starts at the quote that opens a string, ends behind the one that closes it. */
-static void skip_string(struct scanner *s) {
-    size_t at = s->at + 1;
-    while (at < s->len) {
-        block bytes = load(s, at);
-        block stops = (bytes == '"') | (bytes == '\\');
-        if (!any_of(stops)) {
-            at += BLOCK;
-            continue;
-        }
-        at += (unsigned)__builtin_ctz(bits_of(stops));
-        if (s->data[at] == '"') {
-            at++;
+/* What a byte outside of strings is to the scan. */
+enum { PLAIN, SEPARATOR, OPEN, CLOSE, QUOTE, SUSPECT };
+
+static const unsigned char kinds[256] = {
+    [','] = SEPARATOR, [':'] = SEPARATOR, ['['] = OPEN,    ['{'] = OPEN,    [']'] = CLOSE,
+    ['}'] = CLOSE,     ['"'] = QUOTE,     ['N'] = SUSPECT, ['I'] = SUSPECT,
+};
+
+static void enter(struct scanner *s) {
+    s->separators++;
+    s->depth++;
+    s->deepest = s->depth > s->deepest ? s->depth : s->deepest;
+}
+
+static void leave(struct scanner *s) {
+    s->closed = s->depth == 1;
+    s->depth -= s->depth > 0;
+}
+
+/* Goes through a block's worth of bytes one by one; a string counts as one. */
+static void scan_busy(struct scanner *s) {
+    const struct str text = s->text;
+    size_t at = s->at;
+    for (int n = BLOCK; n > 0 && at < text.len && !s->closed; n--) {
+        switch (kinds[(unsigned char)text.ptr[at++]]) {
+        case SEPARATOR:
+            s->separators++;
+            break;
+        case OPEN:
+            enter(s);
+            break;
+        case CLOSE:
+            leave(s);
+            break;
+        case QUOTE:
+            at = skip_string(text, at);
+            break;
+        case SUSPECT:
+            s->suspect = true;
+            break;
+        default:
             break;
         }
-        at += 2; /* the backslash and what it escapes */
     }
-    s->at = at < s->len ? at : s->len;
+    s->at = at;
 }
 
-/* Follows the nesting through a block's brackets. Returns: how many of its bytes, of `n`, belong to
- * the root. */
-static unsigned walk_brackets(struct scanner *s, unsigned opens, unsigned closes, unsigned n) {
-    for (unsigned left = opens | closes; left != 0; left &= left - 1) {
-        unsigned lane = (unsigned)__builtin_ctz(left);
-        if ((opens >> lane & 1) != 0) {
-            s->depth++;
-            s->deepest = s->depth > s->deepest ? s->depth : s->deepest;
-        } else if (s->depth > 0 && --s->depth == 0) {
-            s->closed = true;
-            return lane + 1;
-        }
-    }
-    return n;
-}
-
-/* A block with something else in it than numbers: goes on behind it, or behind the first string or
- * suspect in it. */
-static void scan_busy(struct scanner *s, block bytes) {
+/* Has the block something in it that must be looked at one by one? Numbers, blanks and commas are
+ * told from the rest at once; what letters there may be besides (true, false, null) takes a second
+ * look. */
+static bool is_busy(block bytes) {
     block folded = bytes | 0x20; /* brackets become braces */
-    block opens = folded == '{', closes = folded == '}';
-    block quotes = bytes == '"', suspects = (bytes == 'N') | (bytes == 'I');
-    unsigned n = BLOCK;
-    unsigned stops = bits_of(quotes | suspects);
-    if (stops != 0) {
-        n = (unsigned)__builtin_ctz(stops);
+    if (!any_of(((bytes > '9') & ~(folded == 'e')) | (bytes == '"'))) {
+        return false;
     }
-    unsigned below = (1u << n) - 1;
-    if (any_of(opens | closes)) {
-        n = walk_brackets(s, bits_of(opens) & below, bits_of(closes) & below, n);
-        below = (1u << n) - 1;
-    }
-    unsigned separators = bits_of((bytes == ',') | (bytes == ':') | opens) & below;
-    s->separators += (unsigned)__builtin_popcount(separators);
-    s->at += n;
-    if (s->closed || n == BLOCK || s->at >= s->len) {
-        return;
-    }
-    if (s->data[s->at] == '"') {
-        skip_string(s);
-    } else {
-        s->suspect = true;
-        s->at++;
-    }
+    return any_of((folded == '{') | (folded == '}') | (bytes == ':') | (bytes == '"') |
+                  (bytes == 'N') | (bytes == 'I'));
 }
 
-/* Is there something else in the block than numbers, blanks and commas: anything from ':' up but
- * the e of an exponent, or a quote? */
-static block busy_lanes(block bytes) {
-    return ((bytes > '9') & ~((bytes | 0x20) == 'e')) | (bytes == '"');
-}
-
-/* Goes through whole blocks of numbers as long as there are any. */
-static void scan_numbers(struct scanner *s) {
-    const char *data = s->data + s->at;
-    size_t blocks = (s->len - s->at) / BLOCK, i = 0;
+/* Goes through whole blocks that are not busy as long as there are any. */
+static void scan_elements(struct scanner *s) {
+    const char *data = s->text.ptr + s->at;
+    size_t blocks = (s->text.len - s->at) / BLOCK, i = 0;
     while (i < blocks) {
         /* A lane counts to 255 at most. */
         size_t end = blocks - i > UINT8_MAX ? i + UINT8_MAX : blocks;
         block commas = {0}, bytes;
         for (; i < end; i++) {
             memcpy(&bytes, data + i * BLOCK, BLOCK);
-            if (any_of(busy_lanes(bytes))) {
+            if (is_busy(bytes)) {
                 blocks = i;
                 break;
             }
@@ -149,13 +154,10 @@ static void scan_numbers(struct scanner *s) {
 }
 
 static void scan_all(struct scanner *s) {
-    while (s->at < s->len && !s->closed) {
-        scan_numbers(s);
-        if (s->at < s->len) {
-            scan_busy(s, load(s, s->at));
-        }
+    while (s->at < s->text.len && !s->closed) {
+        scan_elements(s);
+        scan_busy(s);
     }
-    s->at = s->at < s->len ? s->at : s->len;
 }
 
 /* ---- words, where there may be a NaN or an Infinity ------------------------------------------ */
@@ -181,31 +183,30 @@ static void judge_word(struct str word, size_t at, struct json_scan *out) {
     }
 }
 
-static void scan_words(struct scanner *s, struct json_scan *out) {
-    for (s->at = 0; s->at < s->len;) {
-        size_t first = s->at;
-        if (s->data[first] == '"') {
-            skip_string(s);
+static void scan_words(struct str text, struct json_scan *out) {
+    for (size_t at = 0; at < text.len;) {
+        if (text.ptr[at] == '"') {
+            at = skip_string(text, at + 1);
             continue;
         }
-        while (s->at < s->len && !ends_token(s->data[s->at])) {
-            s->at++;
+        size_t first = at;
+        while (at < text.len && !ends_token(text.ptr[at])) {
+            at++;
         }
-        size_t n_bytes = s->at - first;
-        size_t sign = n_bytes > 1 && s->data[first] == '-' ? 1 : 0;
-        if (n_bytes > 0 && is_letter(s->data[first + sign])) {
-            judge_word(str_make(s->data + first, n_bytes), first, out);
+        size_t n_bytes = at - first;
+        size_t sign = n_bytes > 1 && text.ptr[first] == '-' ? 1 : 0;
+        if (n_bytes > 0 && is_letter(text.ptr[first + sign])) {
+            judge_word(str_make(text.ptr + first, n_bytes), first, out);
         }
-        s->at += n_bytes == 0; /* a separator */
+        at += n_bytes == 0; /* a separator */
     }
 }
 
 void json_scan(struct str text, struct json_scan *out) {
-    struct scanner s = {.data = text.ptr, .len = text.len};
+    struct scanner s = {.text = text};
     scan_all(&s);
     *out = (struct json_scan){.n_values = s.separators + 1, .depth = s.deepest, .end = s.at};
     if (s.suspect) {
-        s.len = s.at;
-        scan_words(&s, out);
+        scan_words(str_make(text.ptr, s.at), out);
     }
 }

@@ -12,27 +12,27 @@ enum wire_key { KEY_SIZE, KEY_FORM, KEY_SHARED_MEMORY, KEY_CLASSIFICATION };
 /* The wire's own keys and whose parameters they are among. */
 static const struct wire_row {
     enum v2_params_of of;
-    const char *name;
+    struct str name;
     enum wire_key key;
 } wire_rows[] = {
-    {V2_PARAMS_OF_REQUEST, "binary_data_output", KEY_FORM},
-    {V2_PARAMS_OF_INPUT, "binary_data_size", KEY_SIZE},
-    {V2_PARAMS_OF_INPUT, "shared_memory_region", KEY_SHARED_MEMORY},
-    {V2_PARAMS_OF_INPUT, "shared_memory_offset", KEY_SHARED_MEMORY},
-    {V2_PARAMS_OF_INPUT, "shared_memory_byte_size", KEY_SHARED_MEMORY},
-    {V2_PARAMS_OF_WANTED, "binary_data", KEY_FORM},
-    {V2_PARAMS_OF_WANTED, "classification", KEY_CLASSIFICATION},
-    {V2_PARAMS_OF_WANTED, "shared_memory_region", KEY_SHARED_MEMORY},
-    {V2_PARAMS_OF_WANTED, "shared_memory_offset", KEY_SHARED_MEMORY},
-    {V2_PARAMS_OF_WANTED, "shared_memory_byte_size", KEY_SHARED_MEMORY},
-    {V2_PARAMS_OF_OUTPUT, "binary_data_size", KEY_SIZE},
+    {V2_PARAMS_OF_REQUEST, {"binary_data_output", 18}, KEY_FORM},
+    {V2_PARAMS_OF_INPUT, {"binary_data_size", 16}, KEY_SIZE},
+    {V2_PARAMS_OF_INPUT, {"shared_memory_region", 20}, KEY_SHARED_MEMORY},
+    {V2_PARAMS_OF_INPUT, {"shared_memory_offset", 20}, KEY_SHARED_MEMORY},
+    {V2_PARAMS_OF_INPUT, {"shared_memory_byte_size", 23}, KEY_SHARED_MEMORY},
+    {V2_PARAMS_OF_WANTED, {"binary_data", 11}, KEY_FORM},
+    {V2_PARAMS_OF_WANTED, {"classification", 14}, KEY_CLASSIFICATION},
+    {V2_PARAMS_OF_WANTED, {"shared_memory_region", 20}, KEY_SHARED_MEMORY},
+    {V2_PARAMS_OF_WANTED, {"shared_memory_offset", 20}, KEY_SHARED_MEMORY},
+    {V2_PARAMS_OF_WANTED, {"shared_memory_byte_size", 23}, KEY_SHARED_MEMORY},
+    {V2_PARAMS_OF_OUTPUT, {"binary_data_size", 16}, KEY_SIZE},
 };
 
 enum { N_WIRE_ROWS = sizeof(wire_rows) / sizeof(wire_rows[0]) };
 
 static const struct wire_row *wire_row_find(enum v2_params_of of, struct str name) {
     for (size_t i = 0; i < N_WIRE_ROWS; i++) {
-        if (wire_rows[i].of == of && str_is(name, wire_rows[i].name)) {
+        if (wire_rows[i].of == of && str_eq(name, wire_rows[i].name)) {
             return &wire_rows[i];
         }
     }

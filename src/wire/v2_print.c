@@ -35,6 +35,9 @@ static bool runs_next(struct runs *runs, struct run *run) {
     for (; runs->piece < tensor->n_pieces; runs->piece++, runs->at = 0) {
         const struct piece *piece = &tensor->pieces[runs->piece];
         size_t left = piece->n_bytes - runs->at;
+        if (left == 0) {
+            continue;
+        }
         const unsigned char *data = (const unsigned char *)piece->data + runs->at;
         if (have == 0 && left >= runs->size) {
             *run = (struct run){data, left / runs->size};
@@ -43,9 +46,7 @@ static bool runs_next(struct runs *runs, struct run *run) {
         }
         size_t want = runs->size - have;
         size_t n_bytes = left < want ? left : want;
-        if (n_bytes > 0) {
-            memcpy(runs->straddling + have, data, n_bytes);
-        }
+        memcpy(runs->straddling + have, data, n_bytes);
         have += n_bytes;
         runs->at += n_bytes;
         if (have == runs->size) {

@@ -174,11 +174,7 @@ enum status v2_request_decode(struct arena *arena, struct str body, size_t json_
                          "Inference-Header-Content-Length is %zu, the body has only %zu bytes",
                          json_bytes, body.len);
     }
-    reader.binary = (struct v2_binary){
-        .rest = str_make(body.ptr + json_bytes, body.len - json_bytes),
-        .n_bytes = body.len - json_bytes,
-        .untold = json_bytes == body.len,
-    };
+    reader.binary = v2_binary_start(body, json_bytes);
     enum status status = json_tree_parse(&reader.tree, "the request", arena,
                                          str_make(body.ptr, json_bytes), limits, err);
     if (status == ST_OK) {

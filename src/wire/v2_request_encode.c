@@ -44,8 +44,8 @@ static enum status check_size(const struct tensor *tensor, struct error *err) {
 }
 
 /* Clause: binary-tensor-data, "binary_data_size". */
-static enum status print_input(struct buf *json, const struct infer_input *input, bool as_json,
-                               struct v2_pieces *pieces, struct error *err) {
+static enum status print_input(struct buf *json, const struct infer_input *input, bool first,
+                               bool as_json, struct v2_pieces *pieces, struct error *err) {
     const struct tensor *tensor = &input->tensor;
     enum status status = check_shape(tensor, err);
     if (status == ST_OK && !as_json) {
@@ -54,8 +54,7 @@ static enum status print_input(struct buf *json, const struct infer_input *input
     if (status != ST_OK) {
         return status;
     }
-    buf_add_char(json, '{');
-    v2_json_tensor_head(json, tensor);
+    v2_json_tensor_head(json, tensor, first);
     if (!as_json || input->params.n > 0) {
         v2_json_add(json, ",\"parameters\":{");
         if (!as_json) {
@@ -83,10 +82,8 @@ static enum status print_inputs(struct buf *json, const struct v2_request *reque
     enum status status = ST_OK;
     v2_json_add(json, "\"inputs\":[");
     for (size_t i = 0; status == ST_OK && i < request->infer.n_inputs; i++) {
-        if (i > 0) {
-            buf_add_char(json, ',');
-        }
-        status = print_input(json, &request->infer.inputs[i], is_json(forms, i), pieces, err);
+        status =
+            print_input(json, &request->infer.inputs[i], i == 0, is_json(forms, i), pieces, err);
     }
     buf_add_char(json, ']');
     return status;

@@ -455,6 +455,9 @@ static void every_prefix_of_a_body(void **state) {
     assert_int_equal(
         v2_request_decode(arena, str_make(json, 10), 11, &fixture_limits, &request, &err),
         ST_BAD_FRAMING);
+    assert_int_equal(
+        v2_request_decode(arena, str_make(NULL, 0), 0, &fixture_limits, &request, &err),
+        ST_BAD_JSON);
     arena_free(arena);
 }
 

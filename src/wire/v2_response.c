@@ -29,11 +29,10 @@ static enum status check_size(const struct tensor *tensor, struct error *err) {
                      datatype_name(tensor->datatype), shape_print(tensor->shape, shape));
 }
 
-static enum status print_output(struct buf *json, const struct tensor *output, bool binary,
-                                struct v2_pieces *pieces, struct error *err) {
+static enum status print_output(struct buf *json, const struct tensor *output, bool first,
+                                bool binary, struct v2_pieces *pieces, struct error *err) {
     enum status status = ST_OK;
-    buf_add_char(json, '{');
-    v2_json_tensor_head(json, output);
+    v2_json_tensor_head(json, output, first);
     if (binary) {
         status = check_size(output, err);
         v2_json_add(json, ",\"parameters\":{\"binary_data_size\":");
@@ -52,13 +51,13 @@ static enum status print_head(struct buf *json, const struct model_spec *model,
                               const struct v2_request *request,
                               const struct infer_response *response, struct error *err) {
     enum status status = ST_OK;
-    buf_add_char(json, '{');
     if (request->infer.id.len > 0) {
-        v2_json_add(json, "\"id\":");
+        v2_json_add(json, "{\"id\":");
         buf_add_json_string(json, request->infer.id);
-        buf_add_char(json, ',');
+        v2_json_add(json, ",\"model_name\":");
+    } else {
+        v2_json_add(json, "{\"model_name\":");
     }
-    v2_json_add(json, "\"model_name\":");
     buf_add_json_string(json, model->name);
     v2_json_add(json, ",\"model_version\":");
     buf_add_json_string(json, model->version_text);
@@ -99,10 +98,8 @@ enum status v2_response_encode(struct arena *arena, const struct model_spec *mod
     enum status status = print_head(&json, model, request, response, err);
     v2_json_add(&json, ",\"outputs\":[");
     for (size_t i = 0; status == ST_OK && i < response->n_outputs; i++) {
-        if (i > 0) {
-            buf_add_char(&json, ',');
-        }
-        status = print_output(&json, &response->outputs[i], is_binary(request, i), &pieces, err);
+        status =
+            print_output(&json, &response->outputs[i], i == 0, is_binary(request, i), &pieces, err);
     }
     v2_json_add(&json, "]}");
     if (status != ST_OK) {

@@ -155,11 +155,7 @@ enum status v2_response_decode(struct arena *arena, struct str body, size_t json
                          "Inference-Header-Content-Length is %zu, the body has only %zu bytes",
                          json_bytes, body.len);
     }
-    reader.binary = (struct v2_binary){
-        .rest = str_make(body.ptr + json_bytes, body.len - json_bytes),
-        .n_bytes = body.len - json_bytes,
-        .untold = json_bytes == body.len,
-    };
+    reader.binary = v2_binary_start(body, json_bytes);
     enum status status = json_tree_parse(&reader.tree, "the answer", arena,
                                          str_make(body.ptr, json_bytes), limits, err);
     if (status == ST_OK) {

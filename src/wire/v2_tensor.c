@@ -81,6 +81,16 @@ static enum status read_shape(const struct members *members, struct tensor *tens
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
+struct v2_binary v2_binary_start(struct str body, size_t json_bytes) {
+    size_t n_bytes = body.len - json_bytes;
+    return (struct v2_binary){
+        /* An empty body may have no pointer. */
+        .rest = str_make(json_bytes > 0 ? body.ptr + json_bytes : body.ptr, n_bytes),
+        .n_bytes = n_bytes,
+        .untold = n_bytes == 0,
+    };
+}
+
 static enum status too_few_bytes(const struct v2_binary *binary, const struct json_tree *tree,
                                  const struct v2_wire_params *wire, struct error *err) {
     if (binary->untold) {

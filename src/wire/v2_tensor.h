@@ -13,6 +13,9 @@ struct v2_binary {
     bool untold;     /* the whole body was JSON: nobody said that there is more */
 };
 
+/* What follows the first `json_bytes` of `body`. */
+struct v2_binary v2_binary_start(struct str body, size_t json_bytes);
+
 struct v2_tensor {
     struct tensor tensor; /* its bytes are views of the body, or in the tree's arena */
     struct params params; /* without the wire's */
