@@ -200,7 +200,7 @@ def test_a_second_signal_ends_it_at_once(start_server, repositories):
         running.wait_for(lambda: server.metrics.read(running.address)
                          ["sluice_requests_in_flight"] == 2, "the request in flight")
         running.signal(signal.SIGTERM)
-        running.wait_for(lambda: get(running, "/v2/health/ready")[0] == 503, "the drain")
+        http1.wait_for_status(running.address, 503, "/v2/health/ready")
         running.signal(signal.SIGTERM)
         assert running.wait_exit() == 128 + signal.SIGTERM
 
@@ -215,7 +215,7 @@ def test_many_requests_while_it_ends(start_server, repositories):
     running.wait_for(lambda: server.metrics.read(running.address)
                      ["sluice_requests_in_flight"] == 51, "all in flight")
     running.signal(signal.SIGTERM)
-    running.wait_for(lambda: get(running, "/v2/health/ready")[0] == 503, "the drain")
+    http1.wait_for_status(running.address, 503, "/v2/health/ready")
     for connection in connections:
         connection.send(OTHER_HALF)
     for connection in connections:

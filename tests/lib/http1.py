@@ -4,6 +4,7 @@ not exactly right is an error, because a real client may be less forgiving than 
 import re
 import socket
 import struct
+import time
 import zlib
 
 # Generous, because it bounds a failure and never measures anything: a server under a sanitizer on
@@ -186,6 +187,22 @@ class Connection:
             if len(self.pending) > 1 << 20:
                 break
         return self.pending
+
+
+def wait_for_status(address, status, target):
+    """Asks on new connections until the answer has that status. A server that begins to drain closes
+    idle connections, and one that has just been opened may be among them. Returns: the answer."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            answer = request(address, "GET", target)
+            if answer.status == status:
+                return answer
+        except Closed as closed:
+            answer = closed
+        if time.monotonic() > end:
+            raise AssertionError(f"expected {status} for {target}, still {answer}")
+        time.sleep(0.02)
 
 
 def request(address, method, target, body=b"", fields=()):

@@ -157,7 +157,7 @@ class Run:
 
     def check_afterwards(self):
         """The server is alive, answers well, holds nothing and logged no error."""
-        self.wait_for_status(200, "/v2/health/live")
+        http1.wait_for_status(self.server.address, 200, "/v2/health/live")
         with http1.Connection(self.server.address) as connection:
             check_good(connection)
         self.server.wait_at_rest()
@@ -256,21 +256,11 @@ class Run:
         metrics.wait_until(self.server.address,
                            lambda numbers: COMPARE[sign](numbers[name], float(value)), line.text)
 
-    def wait_for_status(self, status, target):
-        """Asks on new connections until the status is that."""
-        end = time.monotonic() + http1.PATIENCE
-        while True:
-            answer = http1.request(self.server.address, "GET", target)
-            if answer.status == status:
-                return answer
-            if time.monotonic() > end:
-                raise AssertionError(f"expected {status} for {target}, still {answer}")
-            time.sleep(0.02)
-
     def eventually(self, line):
         """`eventually 503 /path`: the server may need a moment until it answers so."""
         status, target = line.rest().split()
-        checks.check(self.wait_for_status(int(status), target), "GET", line.block)
+        checks.check(http1.wait_for_status(self.server.address, int(status), target), "GET",
+                     line.block)
 
     def signal(self, line):
         self.server.signal(SIGNALS[line.rest()])
