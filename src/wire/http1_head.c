@@ -7,9 +7,21 @@
 
 #include "base/num.h"
 
+/* A set of ASCII characters: bit c of the two words. */
+struct char_set {
+    uint64_t bits[2];
+};
+
+static bool char_in(const struct char_set *set, char c) {
+    unsigned char u = (unsigned char)c;
+    return u < 128 && ((set->bits[u >> 6] >> (u & 63)) & 1);
+}
+
 bool http1_is_token_char(char c) {
-    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
-           (c != '\0' && strchr("!#$%&'*+-.^_`|~", c) != NULL);
+    /* digits, letters and !#$%&'*+-.^_`|~ */
+    static const struct char_set TOKEN = {
+        {UINT64_C(0x03ff6cfa00000000), UINT64_C(0x57ffffffc7fffffe)}};
+    return char_in(&TOKEN, c);
 }
 
 size_t http_head_find(const struct http_head *head, const char *name, struct str *value) {
@@ -26,17 +38,62 @@ size_t http_head_find(const struct http_head *head, const char *name, struct str
     return n;
 }
 
-/* Is `token` among the elements of all fields of that name? */
-static bool list_has(const struct http_head *head, struct str name, struct str token) {
+/* The fields that say how a request is to be read: how many there are of each, and the first one. */
+struct known {
+    size_t n_host, n_length, n_transfer, n_expect;
+    struct str host, length, transfer, expect;
+    bool close, keep_alive; /* named by Connection */
+};
+
+static void known_take(struct str value, size_t *n, struct str *first) {
+    if ((*n)++ == 0) {
+        *first = value;
+    }
+}
+
+/* RFC 9110, 7.6.1: a list. */
+static void connection_take(struct str list, struct known *known) {
+    while (list.ptr) {
+        struct str option = str_trim(str_cut(&list, ','));
+        known->close |= str_eq_nocase(option, STR("close"));
+        known->keep_alive |= str_eq_nocase(option, STR("keep-alive"));
+    }
+}
+
+static void known_read(const struct http_head *head, struct known *known) {
+    *known = (struct known){0};
     for (size_t i = 0; i < head->n_fields; i++) {
-        struct str rest = head->fields[i].value;
-        while (rest.ptr && str_eq_nocase(head->fields[i].name, name)) {
-            if (str_eq_nocase(str_trim(str_cut(&rest, ',')), token)) {
-                return true;
+        struct str name = head->fields[i].name, value = head->fields[i].value;
+        switch (name.len) { /* most fields are none of these, and need no comparison */
+        case 4:
+            if (str_eq_nocase(name, STR("Host"))) {
+                known_take(value, &known->n_host, &known->host);
             }
+            break;
+        case 6:
+            if (str_eq_nocase(name, STR("Expect"))) {
+                known_take(value, &known->n_expect, &known->expect);
+            }
+            break;
+        case 10:
+            if (str_eq_nocase(name, STR("Connection"))) {
+                connection_take(value, known);
+            }
+            break;
+        case 14:
+            if (str_eq_nocase(name, STR("Content-Length"))) {
+                known_take(value, &known->n_length, &known->length);
+            }
+            break;
+        case 17:
+            if (str_eq_nocase(name, STR("Transfer-Encoding"))) {
+                known_take(value, &known->n_transfer, &known->transfer);
+            }
+            break;
+        default:
+            break;
         }
     }
-    return false;
 }
 
 /* RFC 9112, 2.3 and 3: HTTP-version. A line without one is HTTP/0.9. */
@@ -54,12 +111,11 @@ static enum status version_check(struct http_head *head, struct str version, str
 
 /* RFC 3986, 3.2.2 and 3.2.3: a host and an optional port; user information is refused. */
 static bool authority_is_well_formed(struct str authority) {
+    /* digits, letters and -._~%!$&'()*+,;=:[] */
+    static const struct char_set HOST = {
+        {UINT64_C(0x2fff7ff200000000), UINT64_C(0x47fffffeaffffffe)}};
     for (size_t i = 0; i < authority.len; i++) {
-        char c = authority.ptr[i];
-        if (!http1_is_token_char(c) && (c == '\0' || strchr("()[]:,;=", c) == NULL)) {
-            return false;
-        }
-        if (c == '#' || c == '^' || c == '`' || c == '|') {
+        if (!char_in(&HOST, authority.ptr[i])) {
             return false;
         }
     }
@@ -128,76 +184,67 @@ static enum status target_check(struct http_head *head, struct error *err) {
 }
 
 /* RFC 9110, 7.2 and RFC 9112, 3.2: exactly one Host in HTTP/1.1. */
-static enum status host_check(const struct http_head *head, struct error *err) {
-    struct str host = str_make("", 0);
-    size_t n = http_head_find(head, "Host", &host);
-    if (n > 1 || (n == 0 && !head->http10)) {
-        return error_set(err, ST_BAD_REQUEST, "expected one Host field, got %zu", n);
+static enum status host_check(const struct http_head *head, const struct known *known,
+                              struct error *err) {
+    if (known->n_host > 1 || (known->n_host == 0 && !head->http10)) {
+        return error_set(err, ST_BAD_REQUEST, "expected one Host field, got %zu", known->n_host);
     }
-    if (!authority_is_well_formed(host)) {
-        return error_set(err, ST_BAD_REQUEST, "malformed Host \"%.*s\"", STR_ARG(host));
+    if (!authority_is_well_formed(known->host)) {
+        return error_set(err, ST_BAD_REQUEST, "malformed Host \"%.*s\"", STR_ARG(known->host));
     }
     return ST_OK;
 }
 
 /* RFC 9112, 6.1 to 6.3: what says how long the body is. */
-static enum status length_check(struct http_head *head, struct error *err) {
-    struct str length = str_make("", 0), transfer = str_make("", 0);
-    size_t n_length = http_head_find(head, "Content-Length", &length);
-    size_t n_transfer = http_head_find(head, "Transfer-Encoding", &transfer);
-    if (n_length > 1 || (n_length == 1 && n_transfer > 0)) {
+static enum status length_check(struct http_head *head, const struct known *known,
+                                struct error *err) {
+    if (known->n_length > 1 || (known->n_length == 1 && known->n_transfer > 0)) {
         return error_set(err, ST_BAD_REQUEST,
                          "expected one Content-Length, and none beside Transfer-Encoding");
     }
-    if (n_length == 1 && !num_parse_u64(length, &head->content_length)) {
+    if (known->n_length == 1 && !num_parse_u64(known->length, &head->content_length)) {
         return error_set(err, ST_BAD_REQUEST,
                          "expected a Content-Length of decimal digits below 2^64, got \"%.*s\"",
-                         STR_ARG(length));
+                         STR_ARG(known->length));
     }
-    if (n_transfer > 0 && head->http10) {
+    if (known->n_transfer > 0 && head->http10) {
         return error_set(err, ST_BAD_REQUEST, "HTTP/1.0 has no Transfer-Encoding");
     }
-    if (n_transfer > 1 || (n_transfer == 1 && !str_eq_nocase(transfer, STR("chunked")))) {
+    if (known->n_transfer > 1 ||
+        (known->n_transfer == 1 && !str_eq_nocase(known->transfer, STR("chunked")))) {
         return error_set(err, ST_UNSUPPORTED,
                          "expected Transfer-Encoding \"chunked\" and no other, got \"%.*s\"",
-                         STR_ARG(transfer));
+                         STR_ARG(known->transfer));
     }
-    head->chunked = n_transfer == 1;
+    head->chunked = known->n_transfer == 1;
     head->has_body = head->chunked || head->content_length > 0;
     return ST_OK;
 }
 
-/* RFC 9112, 9.3: persistence. */
-static void connection_read(struct http_head *head) {
-    const struct str name = STR("Connection");
-    head->keep_alive = !list_has(head, name, STR("close")) &&
-                       (!head->http10 || list_has(head, name, STR("keep-alive")));
-}
-
 /* RFC 9110, 10.1.1: a client of HTTP/1.0 knows no 100. */
-static void expect_read(struct http_head *head) {
-    struct str value;
-    size_t n = head->http10 ? 0 : http_head_find(head, "Expect", &value);
-    head->expect = HTTP_EXPECT_NOTHING;
-    if (n > 1 || (n == 1 && !str_eq_nocase(value, STR("100-continue")))) {
-        head->expect = HTTP_EXPECT_UNKNOWN;
-    } else if (n == 1) {
-        head->expect = HTTP_EXPECT_CONTINUE;
+static enum http_expect expectation(const struct http_head *head, const struct known *known) {
+    if (head->http10 || known->n_expect == 0) {
+        return HTTP_EXPECT_NOTHING;
     }
+    bool one = known->n_expect == 1 && str_eq_nocase(known->expect, STR("100-continue"));
+    return one ? HTTP_EXPECT_CONTINUE : HTTP_EXPECT_UNKNOWN;
 }
 
 enum status http1_head_check(struct http_head *head, struct str version, struct error *err) {
+    struct known known;
+    known_read(head, &known);
     enum status st = version_check(head, version, err);
     if (st == ST_OK) {
         st = target_check(head, err);
     }
     if (st == ST_OK) {
-        st = host_check(head, err);
+        st = host_check(head, &known, err);
     }
     if (st == ST_OK) {
-        st = length_check(head, err);
+        st = length_check(head, &known, err);
     }
-    connection_read(head);
-    expect_read(head);
+    /* RFC 9112, 9.3: persistence. */
+    head->keep_alive = !known.close && (!head->http10 || known.keep_alive);
+    head->expect = expectation(head, &known);
     return st;
 }

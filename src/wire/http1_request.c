@@ -13,8 +13,9 @@
 
 #include "base/buf.h"
 #include "wire/http1_head.h"
+#include "wire/http1_parts.h"
 
-enum { MAX_METHOD_BYTES = 32, MAX_EMPTY_LINES = 2, FIRST_FIELDS = 16 };
+enum { MAX_METHOD_BYTES = 32, MAX_EMPTY_LINES = 2 };
 
 /* Which part of the request is read next. */
 enum stage {
@@ -26,180 +27,19 @@ enum stage {
     STAGE_COMPLETE, /* nothing more */
 };
 
-/* A part of the head: offsets from its first byte. */
-struct span {
-    uint32_t at;
-    uint32_t len;
-};
-
-struct field_span {
-    struct span name;
-    struct span value;
-};
-
 struct http1_request {
-    llhttp_t parser;
     enum stage stage;
-    struct arena *arena;
+    unsigned n_empty_lines;
     size_t max_header_bytes;
     struct buf bytes; /* of the head, so far */
-    const char *fed;  /* what llhttp reads right now; its offset in the head is bytes.len */
-    unsigned n_empty_lines;
-    struct span method, target, version;
-    struct field_span *fields;
-    size_t n_fields;
-    size_t fields_cap;
-    bool in_value;      /* the newest field's name is complete */
-    bool in_chunk;      /* its size line was read */
-    bool parts_ended;   /* llhttp has just come to the end of the head, or of the chunked body */
-    struct str body;    /* the piece of a chunk that llhttp has just found */
-    size_t extra_bytes; /* of chunk extensions and trailers */
-    struct error *err;  /* the caller's, during a step; callbacks fill it */
-    bool failed;        /* a callback did */
+    struct http1_span method;
+    struct http1_parts parts;
     struct http_head head;
-};
-
-/* ---- what llhttp calls ----------------------------------------------------------------------- */
-
-static struct http1_request *request_of(llhttp_t *parser) {
-    return parser->data;
-}
-
-static void span_add(struct http1_request *request, struct span *span, const char *at, size_t len) {
-    if (span->len == 0) {
-        span->at = (uint32_t)(request->bytes.len + (size_t)(at - request->fed));
-    }
-    span->len += (uint32_t)len;
-}
-
-static int on_target(llhttp_t *parser, const char *at, size_t len) {
-    struct http1_request *request = request_of(parser);
-    span_add(request, &request->target, at, len);
-    return 0;
-}
-
-static int on_version(llhttp_t *parser, const char *at, size_t len) {
-    struct http1_request *request = request_of(parser);
-    span_add(request, &request->version, at, len);
-    return 0;
-}
-
-static int fail(struct http1_request *request, enum status status, const char *text, size_t limit) {
-    error_set(request->err, status, "%s (at most %zu are taken)", text, limit);
-    request->failed = true;
-    return -1;
-}
-
-/* Extensions and trailers are passed over, but not without end. */
-static int extra_add(struct http1_request *request, size_t n_bytes) {
-    request->extra_bytes += n_bytes;
-    if (request->extra_bytes > HTTP1_REQUEST_MAX_EXTRA_BYTES) {
-        return fail(request, ST_HEADER_TOO_LARGE, "too many bytes of chunk extensions and trailers",
-                    HTTP1_REQUEST_MAX_EXTRA_BYTES);
-    }
-    return 0;
-}
-
-static int on_extension(llhttp_t *parser, const char *at, size_t len) {
-    (void)at;
-    return extra_add(request_of(parser), len);
-}
-
-static int on_extension_complete(llhttp_t *parser) {
-    return extra_add(request_of(parser), 1);
-}
-
-static int field_begin(struct http1_request *request) {
-    if (request->n_fields == HTTP1_REQUEST_MAX_FIELDS) {
-        return fail(request, ST_HEADER_TOO_LARGE, "too many header fields",
-                    HTTP1_REQUEST_MAX_FIELDS);
-    }
-    if (request->n_fields == request->fields_cap) {
-        size_t cap = request->fields_cap == 0 ? FIRST_FIELDS : 2 * request->fields_cap;
-        size_t size = sizeof(*request->fields);
-        struct field_span *fields =
-            arena_realloc(request->arena, request->fields, request->fields_cap * size, cap * size);
-        if (!fields) {
-            error_set(request->err, ST_NO_MEMORY, "no memory for the header fields");
-            request->failed = true;
-            return -1;
-        }
-        request->fields = fields;
-        request->fields_cap = cap;
-    }
-    request->fields[request->n_fields++] = (struct field_span){0};
-    request->in_value = false;
-    return 0;
-}
-
-static int on_field(llhttp_t *parser, const char *at, size_t len) {
-    struct http1_request *request = request_of(parser);
-    if (request->stage == STAGE_BODY) {
-        return extra_add(request, len);
-    }
-    if ((request->n_fields == 0 || request->in_value) && field_begin(request) != 0) {
-        return -1;
-    }
-    span_add(request, &request->fields[request->n_fields - 1].name, at, len);
-    return 0;
-}
-
-static int on_field_complete(llhttp_t *parser) {
-    struct http1_request *request = request_of(parser);
-    request->in_value = true;
-    return request->stage == STAGE_BODY ? extra_add(request, 1) : 0;
-}
-
-static int on_value(llhttp_t *parser, const char *at, size_t len) {
-    struct http1_request *request = request_of(parser);
-    if (request->stage == STAGE_BODY) {
-        return extra_add(request, len);
-    }
-    span_add(request, &request->fields[request->n_fields - 1].value, at, len);
-    return 0;
-}
-
-static int on_chunk_begin(llhttp_t *parser) {
-    request_of(parser)->in_chunk = true;
-    return 0;
-}
-
-static int on_chunk_end(llhttp_t *parser) {
-    request_of(parser)->in_chunk = false;
-    return 0;
-}
-
-static int on_body(llhttp_t *parser, const char *at, size_t len) {
-    request_of(parser)->body = str_make(at, len);
-    return HPE_PAUSED;
-}
-
-/* The end of the head, and that of a chunked body. */
-static int on_end(llhttp_t *parser) {
-    request_of(parser)->parts_ended = true;
-    return HPE_PAUSED;
-}
-
-static const llhttp_settings_t SETTINGS = {
-    .on_url = on_target,
-    .on_version = on_version,
-    .on_header_field = on_field,
-    .on_header_field_complete = on_field_complete,
-    .on_header_value = on_value,
-    .on_chunk_extension_name = on_extension,
-    .on_chunk_extension_name_complete = on_extension_complete,
-    .on_chunk_extension_value = on_extension,
-    .on_chunk_extension_value_complete = on_extension_complete,
-    .on_headers_complete = on_end,
-    .on_chunk_header = on_chunk_begin,
-    .on_chunk_complete = on_chunk_end,
-    .on_body = on_body,
-    .on_message_complete = on_end,
 };
 
 /* ---- refusals -------------------------------------------------------------------------------- */
 
-static struct str text_of(const struct http1_request *request, struct span span) {
+static struct str text_of(const struct http1_request *request, struct http1_span span) {
     return span.len > 0 ? str_make(request->bytes.data + span.at, span.len) : str_make("", 0);
 }
 
@@ -214,8 +54,8 @@ static bool version_is_another(struct str version) {
 }
 
 static bool has_field(const struct http1_request *request, const char *name) {
-    for (size_t i = 0; i < request->n_fields; i++) {
-        if (str_eq_nocase(text_of(request, request->fields[i].name), str_of(name))) {
+    for (size_t i = 0; i < request->parts.n_fields; i++) {
+        if (str_eq_nocase(text_of(request, request->parts.fields[i].name), str_of(name))) {
             return true;
         }
     }
@@ -224,7 +64,7 @@ static bool has_field(const struct http1_request *request, const char *name) {
 
 /* llhttp has refused: which of our reasons is it? The bytes are all kept. */
 static enum status refuse(struct http1_request *request, llhttp_errno_t error, struct error *err) {
-    struct str version = text_of(request, request->version);
+    struct str version = text_of(request, request->parts.version);
     if (str_is(text_of(request, request->method), "CONNECT")) { /* its target has another form */
         return http1_connect_refuse(err);
     }
@@ -242,7 +82,7 @@ static enum status refuse(struct http1_request *request, llhttp_errno_t error, s
     }
     const char *where = request->stage == STAGE_BODY ? "chunked body" : "request's head";
     return error_set(err, ST_BAD_REQUEST, "malformed HTTP in the %s: %s", where,
-                     llhttp_get_error_reason(&request->parser));
+                     llhttp_get_error_reason(&request->parts.parser));
 }
 
 /* ---- the start of the request line ----------------------------------------------------------- */
@@ -264,7 +104,7 @@ static enum status start_read(struct http1_request *request, struct str data, si
         } else if (request->stage != STAGE_START_LF && http1_is_token_char(c) &&
                    request->method.len < MAX_METHOD_BYTES) {
             request->stage = STAGE_METHOD;
-            span_add(request, &request->method, data.ptr + *n, 1);
+            http1_span_add(&request->parts, &request->method, data.ptr + *n, 1);
         } else {
             return error_set(err, ST_BAD_REQUEST,
                              "expected a request line \"METHOD TARGET HTTP/1.1\"");
@@ -281,11 +121,9 @@ struct http1_request *http1_request_new(struct arena *arena, size_t max_header_b
     if (!request) {
         return NULL;
     }
-    request->arena = arena;
     request->max_header_bytes = max_header_bytes < UINT32_MAX ? max_header_bytes : UINT32_MAX;
     buf_init(&request->bytes, arena, 0);
-    llhttp_init(&request->parser, HTTP_REQUEST, &SETTINGS);
-    request->parser.data = request;
+    http1_parts_init(&request->parts, arena);
     return request;
 }
 
@@ -293,7 +131,8 @@ struct http1_request *http1_request_new(struct arena *arena, size_t max_header_b
  * each). A line without a version is judged by who reads the version. */
 static bool line_is_http(const struct http1_request *request) {
     static const struct str NAME = {" HTTP/", 6};
-    struct span method = request->method, target = request->target, version = request->version;
+    struct http1_span method = request->method, target = request->parts.target,
+                      version = request->parts.version;
     size_t end = target.at + target.len;
     return target.at == method.at + method.len + 1 &&
            (version.len == 0 || (version.at == end + NAME.len &&
@@ -305,36 +144,24 @@ static enum status head_finish(struct http1_request *request, struct error *err)
     if (!line_is_http(request)) {
         return error_set(err, ST_BAD_REQUEST, "expected a request line \"METHOD TARGET HTTP/1.1\"");
     }
-    struct http_field *fields = arena_alloc(request->arena, request->n_fields * sizeof(*fields));
+    struct http_field *fields =
+        arena_alloc(request->bytes.arena, request->parts.n_fields * sizeof(*fields));
     if (!fields) {
         return error_set(err, ST_NO_MEMORY, "no memory for the header fields");
     }
-    for (size_t i = 0; i < request->n_fields; i++) {
+    for (size_t i = 0; i < request->parts.n_fields; i++) {
         fields[i] = (struct http_field){
-            .name = text_of(request, request->fields[i].name),
-            .value = str_trim(text_of(request, request->fields[i].value)),
+            .name = text_of(request, request->parts.fields[i].name),
+            .value = str_trim(text_of(request, request->parts.fields[i].value)),
         };
     }
     request->head = (struct http_head){
         .method = text_of(request, request->method),
-        .target = text_of(request, request->target),
+        .target = text_of(request, request->parts.target),
         .fields = fields,
-        .n_fields = request->n_fields,
+        .n_fields = request->parts.n_fields,
     };
-    return http1_head_check(&request->head, text_of(request, request->version), err);
-}
-
-/* Lets llhttp read. Returns: how it ended, with *n the bytes that it consumed. */
-static llhttp_errno_t feed(struct http1_request *request, struct str data, size_t *n,
-                           struct error *err) {
-    llhttp_t *parser = &request->parser;
-    llhttp_resume(parser);
-    request->err = err;
-    llhttp_errno_t error = llhttp_execute(parser, data.ptr, data.len);
-    request->err = NULL;
-    bool all = error == HPE_OK;
-    *n = all ? data.len : (size_t)(llhttp_get_error_pos(parser) - data.ptr);
-    return error;
+    return http1_head_check(&request->head, text_of(request, request->parts.version), err);
 }
 
 /* Was what llhttp returned no more than a pause? Otherwise `err` has the reason. */
@@ -342,7 +169,7 @@ static enum status outcome(struct http1_request *request, llhttp_errno_t error, 
     if (error == HPE_OK || error == HPE_PAUSED) {
         return ST_OK;
     }
-    return request->failed ? err->status : refuse(request, error, err);
+    return request->parts.failed ? err->status : refuse(request, error, err);
 }
 
 static enum status head_step(struct http1_request *request, struct str *data,
@@ -351,14 +178,16 @@ static enum status head_step(struct http1_request *request, struct str *data,
     struct str piece = str_make(data->ptr, data->len < room ? data->len : room);
     size_t n_start = 0, n = 0;
     llhttp_errno_t error = HPE_OK;
-    request->fed = piece.ptr;
+    request->parts.fed = piece.ptr;
+    request->parts.fed_at = request->bytes.len;
     bool began = request->stage == STAGE_HEAD;
     enum status st = start_read(request, piece, &n_start, err);
     if (st == ST_OK && request->stage == STAGE_HEAD && !began) {
-        error = llhttp_execute(&request->parser, "GET ", 4);
+        error = llhttp_execute(&request->parts.parser, "GET ", 4);
     }
     if (st == ST_OK && error == HPE_OK && n_start < piece.len) {
-        error = feed(request, str_make(piece.ptr + n_start, piece.len - n_start), &n, err);
+        error = http1_parts_feed(&request->parts,
+                                 str_make(piece.ptr + n_start, piece.len - n_start), &n, err);
     }
     n += n_start;
     buf_add(&request->bytes, data->ptr, n);
@@ -367,10 +196,11 @@ static enum status head_step(struct http1_request *request, struct str *data,
         return error_set(err, ST_NO_MEMORY, "no memory for the head of the request");
     }
     st = st == ST_OK ? outcome(request, error, err) : st;
-    if (st == ST_OK && request->parts_ended) {
-        request->parts_ended = false;
+    if (st == ST_OK && request->parts.ended) {
+        request->parts.ended = false;
         st = head_finish(request, err);
         request->stage = request->head.chunked ? STAGE_BODY : STAGE_COMPLETE;
+        request->parts.in_body = true;
         *event = HTTP1_REQUEST_HEAD;
     } else if (st == ST_OK && request->bytes.len == request->max_header_bytes) {
         st = error_set(err, ST_HEADER_TOO_LARGE,
@@ -384,13 +214,13 @@ static enum status head_step(struct http1_request *request, struct str *data,
 static enum status body_step(struct http1_request *request, struct str *data,
                              enum http1_request_event *event, struct str *body, struct error *err) {
     size_t n;
-    request->body = str_make(NULL, 0);
-    enum status st = outcome(request, feed(request, *data, &n, err), err);
+    request->parts.body = str_make(NULL, 0);
+    enum status st = outcome(request, http1_parts_feed(&request->parts, *data, &n, err), err);
     *data = str_make(data->ptr + n, data->len - n);
-    if (request->body.len > 0) {
-        *body = request->body;
+    if (request->parts.body.len > 0) {
+        *body = request->parts.body;
         *event = HTTP1_REQUEST_BODY;
-    } else if (request->parts_ended) {
+    } else if (request->parts.ended) {
         request->stage = STAGE_COMPLETE;
         *event = HTTP1_REQUEST_DONE;
     }
@@ -416,7 +246,7 @@ const struct http_head *http1_request_head(const struct http1_request *request) 
 }
 
 uint64_t http1_request_chunk_left(const struct http1_request *request) {
-    return request->in_chunk ? request->parser.content_length : 0;
+    return request->parts.in_chunk ? request->parts.parser.content_length : 0;
 }
 
 bool http1_request_has_begun(const struct http1_request *request) {

@@ -488,11 +488,45 @@ static void a_million_chunks_of_one_byte(void **state) {
     arena_free(arena);
 }
 
+/* A head with one character in it; is it taken? */
+static bool takes_char(const char *before, char c, const char *behind) {
+    char text[128];
+    int n = snprintf(text, sizeof(text), "%s%c%s", before, c, behind);
+    struct meaning meaning;
+    size_t len = c ? (size_t)n : strlen(before);
+    if (!c) { /* snprintf would end there */
+        memcpy(text + len + 1, behind, strlen(behind));
+        len += 1 + strlen(behind);
+    }
+    return read_cut(str_make(text, len), (struct cut){0, false}, &meaning) &&
+           meaning.status == ST_OK;
+}
+
+static void every_character(void **state) {
+    (void)state;
+    static const char ALNUM[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    for (int i = 0; i < 256; i++) {
+        char c = (char)i;
+        bool alnum = c && strchr(ALNUM, c);
+        bool token = alnum || (c && strchr("!#$%&'*+-.^_`|~", c));
+        bool host = alnum || (c && strchr("-._~%!$&'()*+,;=:[] \t", c)); /* spaces are cut off */
+        bool path = i > ' ' && i < 127 && c != '#' && c != '?';
+        bool value = i == '\t' || (i >= ' ' && i != 127);
+        assert_int_equal(takes_char("M", c, "M / HTTP/1.1\r\n" HOST "\r\n"), token);
+        assert_int_equal(takes_char("GET / HTTP/1.1\r\nHost: ", c, "\r\n\r\n"), host);
+        assert_int_equal(takes_char("GET /", c, "x HTTP/1.1\r\n" HOST "\r\n"), path || c == '?');
+        assert_int_equal(takes_char("GET / HTTP/1.1\r\n" HOST "A: b", c, "c\r\n\r\n"), value);
+        assert_int_equal(takes_char("GET / HTTP/1.1\r\n" HOST "A", c, "B: b\r\n\r\n"),
+                         token || c == ':');
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(good_requests),
         cmocka_unit_test(bad_requests),
         cmocka_unit_test(prefixes_ask_for_more),
+        cmocka_unit_test(every_character),
         cmocka_unit_test(limits),
         cmocka_unit_test(the_number_of_fields_is_bounded),
         cmocka_unit_test(a_chunk_is_announced),
