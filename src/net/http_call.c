@@ -11,7 +11,8 @@
 struct http_call *http_call_new(struct http_conn *conn) {
     struct http_shard *shard = conn->shard;
     const struct http_limits *limits = &shard->server->limits;
-    struct arena *arena = arena_new(worker_arenas(shard->worker), 0);
+    struct arena *arena =
+        arena_new(worker_arenas(shard->worker), (size_t)limits->request_memory_bytes);
     struct http_call *call = arena ? arena_calloc(arena, 1, sizeof(*call)) : NULL;
     struct http1_request *request =
         call ? http1_request_new(arena, limits->max_header_bytes) : NULL;
@@ -28,6 +29,13 @@ struct http_call *http_call_new(struct http_conn *conn) {
     call->request = request;
     shard->n_calls++;
     return call;
+}
+
+struct arena *http_call_spare(struct http_call *call) {
+    if (!call->spare) {
+        call->spare = arena_new(worker_arenas(call->shard->worker), 0);
+    }
+    return call->spare;
 }
 
 void http_call_count(struct http_call *call) {

@@ -91,6 +91,7 @@ struct http_call {
     struct http_conn *conn; /* NULL: the client is gone */
     struct http_shard *shard;
     struct http1_request *request;
+    struct arena *spare; /* for the answer of a request that filled its own arena, or NULL */
     struct http_body body;
     uint64_t body_begun_ns;
     uint64_t received;  /* bytes of the body, as sent */
@@ -199,6 +200,8 @@ void http_write_continue(struct http_conn *conn);
 
 /* Returns: NULL when out of memory. */
 struct http_call *http_call_new(struct http_conn *conn);
+/* Memory for the answer when the exchange's own is used up. Returns: NULL when out of memory. */
+struct arena *http_call_spare(struct http_call *call);
 /* The handler may have it now, or it is an error that is answered: it counts. */
 void http_call_count(struct http_call *call);
 /* Over, in whatever way: releases the answer, tells the handler. The memory stays until the end of

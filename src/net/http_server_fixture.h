@@ -7,6 +7,7 @@
  *     POST /refuse      404 at the head           GET /big        8 MiB of 'b'
  *     POST /small       the body, at most 10      GET /never      not before test_answer_never
  *     POST /aligned?N   byte N is aligned: "yes"  GET /fields     with Allow
+ *     GET  /greedy      503, all memory taken
  *
  * A body with Content-Encoding gzip or deflate is decompressed. */
 #ifndef SLUICE_NET_HTTP_SERVER_FIXTURE_H
@@ -121,6 +122,10 @@ static inline void test_on_head(struct http_exchange *exchange, void *context) {
         worker_post(exchange->worker, &test_later_new(server, exchange)->msg);
     } else if (str_is(path, "/never")) {
         atomic_store(&server->never, test_later_new(server, exchange));
+    } else if (str_is(path, "/greedy")) {
+        while (arena_alloc(exchange->arena, 16)) {
+        }
+        test_fail(exchange, ST_NO_MEMORY);
     } else if (str_is(path, "/big")) {
         test_reply(server, exchange, str_make(server->big, TEST_BIG_BYTES), NULL, 0);
     } else if (str_is(path, "/fields")) {

@@ -136,6 +136,24 @@ static void bodies_share_their_memory(void **state) {
     test_server_stop(&server);
 }
 
+static void a_request_that_fills_its_memory(void **state) {
+    (void)state;
+    struct test_server server;
+    struct http_limits limits = test_limits();
+    limits.request_memory_bytes = 12000;
+    start(&server, limits);
+    int fd = test_connect(&server);
+    test_send(fd, STR("POST /aligned?0 HTTP/1.1\r\n" HOST "Content-Length: 15000\r\n\r\n"));
+    assert_true(send_zeros(fd, 15000));
+    test_expect(fd, 503, "NO_MEMORY");
+    test_send(fd, STR("GET /greedy HTTP/1.1\r\n" HOST "\r\n")); /* the handler takes all of it */
+    test_expect(fd, 503, "NO_MEMORY");
+    test_send(fd, STR(GOOD));
+    test_expect(fd, 200, "hello");
+    close(fd);
+    test_server_stop(&server);
+}
+
 static void one_connection_too_many(void **state) {
     (void)state;
     struct test_server server;
@@ -526,6 +544,7 @@ int main(void) {
         cmocka_unit_test(discarding_is_bounded),
         cmocka_unit_test(a_head_over_the_limit),
         cmocka_unit_test(bodies_share_their_memory),
+        cmocka_unit_test(a_request_that_fills_its_memory),
         cmocka_unit_test(one_connection_too_many),
         cmocka_unit_test(no_descriptor_left),
         cmocka_unit_test(answers_that_nobody_reads),

@@ -17,6 +17,7 @@ void http_shard_sweep(struct http_shard *shard) {
     while (shard->ended) {
         struct http_call *call = shard->ended;
         shard->ended = call->ended_next;
+        arena_free(call->spare);
         arena_free(call->exchange.arena);
     }
 }

@@ -229,9 +229,10 @@ static void decide(struct http_conn *conn, struct http_call *call, bool close) {
     }
 }
 
-/* Lists head and pieces. Returns: false when out of memory. */
-static bool outgoing_make(struct http_call *call, const struct http_reply *reply,
-                          struct outgoing *out, uv_buf_t stack[STACK_BUFS]) {
+/* Lists head and pieces, in `arena`. Returns: false when out of memory. */
+static bool outgoing_make(struct http_call *call, struct arena *arena,
+                          const struct http_reply *reply, struct outgoing *out,
+                          uv_buf_t stack[STACK_BUFS]) {
     struct http_exchange *exchange = &call->exchange;
     struct http1_reply head = {
         .status = reply->status,
@@ -246,11 +247,11 @@ static bool outgoing_make(struct http_call *call, const struct http_reply *reply
         head.content_length += reply->pieces[i].n_bytes;
     }
     struct buf text;
-    buf_init(&text, exchange->arena, 0);
+    buf_init(&text, arena, 0);
     http1_reply_print(&text, &head);
     out->bufs = stack;
     if (reply->n_pieces >= STACK_BUFS) {
-        out->bufs = arena_calloc(exchange->arena, reply->n_pieces + 1, sizeof(*out->bufs));
+        out->bufs = arena_calloc(arena, reply->n_pieces + 1, sizeof(*out->bufs));
     }
     if (text.failed || !out->bufs) {
         return false;
@@ -284,7 +285,8 @@ void http_reply(struct http_exchange *exchange, const struct http_reply *reply) 
     decide(conn, call, reply->close);
     uv_buf_t stack[STACK_BUFS];
     struct outgoing out;
-    if (outgoing_make(call, reply, &out, stack)) {
+    if (outgoing_make(call, exchange->arena, reply, &out, stack) ||
+        (http_call_spare(call) && outgoing_make(call, call->spare, reply, &out, stack))) {
         answer_send(call, &out);
     } else {
         http_conn_close(conn);
@@ -294,22 +296,32 @@ void http_reply(struct http_exchange *exchange, const struct http_reply *reply) 
     }
 }
 
-void http_reply_error(struct http_exchange *exchange, const struct error *error,
-                      const struct http_field *fields, size_t n_fields) {
-    const struct http_call *call = (const struct http_call *)exchange;
+/* Returns: the content type; NULL when there is no memory for a body. */
+static const char *error_print(struct http_call *call, struct arena *arena,
+                               const struct error *error, struct piece *piece) {
     const struct http_handler *handler = &call->shard->server->handler;
     struct buf body;
-    buf_init(&body, exchange->arena, 0);
+    buf_init(&body, arena, 0);
     const char *type = handler->error_body(&body, error, handler->context);
-    struct piece piece = {body.data, body.len};
-    bool has_body = !body.failed && type;
+    *piece = (struct piece){body.data, body.len};
+    return body.failed ? NULL : type;
+}
+
+void http_reply_error(struct http_exchange *exchange, const struct error *error,
+                      const struct http_field *fields, size_t n_fields) {
+    struct http_call *call = (struct http_call *)exchange;
+    struct piece piece;
+    const char *type = error_print(call, exchange->arena, error, &piece);
+    if (!type && http_call_spare(call)) {
+        type = error_print(call, call->spare, error, &piece);
+    }
     if (status_http(error->status) >= 500) {
         log_event(LOG_DEBUG, "request failed", LOG_TEXT_OF("reason", error->text));
     }
     http_reply(exchange, &(struct http_reply){.status = status_http(error->status),
-                                              .content_type = has_body ? type : NULL,
+                                              .content_type = type,
                                               .fields = fields,
                                               .n_fields = n_fields,
                                               .pieces = &piece,
-                                              .n_pieces = has_body});
+                                              .n_pieces = type != NULL});
 }
