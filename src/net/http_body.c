@@ -240,8 +240,11 @@ enum status http_body_add(struct http_body *body, struct str data, struct error 
     return ST_OK;
 }
 
-char *http_body_room(const struct http_body *body, size_t *n_bytes) {
+char *http_body_room(struct http_body *body, size_t *n_bytes) {
     assert(body->in_place);
+    /* Room for a good piece, if the budget has it; something there is room for in any case. */
+    size_t good = body->left < FIRST_STEP ? (size_t)body->left : FIRST_STEP;
+    (void)grant(body, body->len + good, NULL);
     size_t granted = body->granted - body->len;
     *n_bytes = body->left < granted ? (size_t)body->left : granted;
     return body->data + body->len;

@@ -64,7 +64,7 @@ enum status http_body_begin(struct http_body *body, const struct body_means *mea
 enum status http_body_add(struct http_body *body, struct str data, struct error *err)
     __attribute__((warn_unused_result));
 /* Where the next bytes may be read to, when in_place: never more than the body still has. */
-char *http_body_room(const struct http_body *body, size_t *n_bytes);
+char *http_body_room(struct http_body *body, size_t *n_bytes);
 /* So many were read there. */
 enum status http_body_advance(struct http_body *body, size_t n_bytes, struct error *err)
     __attribute__((warn_unused_result));

@@ -14,6 +14,7 @@
 
 enum {
     MAX_GATHERED_BYTES = 4096, /* of one answer */
+    MAX_TRIES = 8,             /* at once; then other connections have their turn */
     STACK_BUFS = 16,           /* more than that are listed in the arena */
 };
 
@@ -194,13 +195,18 @@ static void answer_send(struct http_call *call, struct outgoing *out) {
     if (conn->state == HTTP_CONN_CLOSED) {
         return;
     }
-    ssize_t n = try_write(conn, out->bufs, out->n);
-    if (n >= 0 && (size_t)n == out->n_bytes) {
+    /* What is large often leaves in two or three pieces while the client reads. */
+    ssize_t n;
+    unsigned tries = 0;
+    do {
+        n = try_write(conn, out->bufs, out->n);
+        outgoing_cut(out, n > 0 ? (size_t)n : 0);
+    } while (n > 0 && out->n_bytes > 0 && ++tries < MAX_TRIES);
+    if (n >= 0 && out->n_bytes == 0) {
         answer_sent(call);
         return;
     }
     if (n >= 0) {
-        outgoing_cut(out, (size_t)n);
         call->writing_bytes = out->n_bytes;
         call->writing = true;
         n = uv_write(&call->write, &conn->uv.stream, out->bufs, out->n, on_written);
