@@ -163,7 +163,8 @@ static void scan_all(struct scanner *s) {
 /* ---- words, where there may be a NaN or an Infinity ------------------------------------------ */
 
 static bool ends_token(char c) {
-    return memchr(" \t\r\n,:[]{}\"", c, 11) != NULL;
+    static const char ends[] = {' ', '\t', '\r', '\n', ',', ':', '[', ']', '{', '}', '"'};
+    return memchr(ends, c, sizeof(ends)) != NULL;
 }
 
 static bool is_letter(char c) {

@@ -204,7 +204,7 @@ enum status v2_params_read(const struct json_tree *tree, yyjson_val *object, enu
             status = read_value(tree, val, &items[out->n++], err);
         }
     }
-    if (status == ST_OK && out->n > 1 && !drop_repeated(tree->arena, items, &out->n)) {
+    if (status == ST_OK && items && out->n > 1 && !drop_repeated(tree->arena, items, &out->n)) {
         return no_memory(err);
     }
     out->items = items;

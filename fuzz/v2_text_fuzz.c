@@ -1,0 +1,46 @@
+/* The small bodies as a client reads them: errors, and metadata, which is printed by the server's
+ * half and must read back the same. */
+#include "wire/v2_fixture.h"
+#include "wire/v2_text.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check(bool holds) {
+    if (!holds) {
+        __builtin_trap();
+    }
+}
+
+static struct str print(struct arena *arena, const struct model_spec *model) {
+    struct buf out;
+    buf_init(&out, arena, 256);
+    v2_model_metadata_print(&out, model, &model->version, 1);
+    check(!out.failed);
+    return buf_str(&out);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    struct arena *arena = arena_new(NULL, 0);
+    struct str body = str_make((const char *)data, size);
+    struct model_spec model, back;
+    struct error err = {0};
+    if (v2_model_metadata_decode(arena, body, &fixture_limits, &model, &err) == ST_OK) {
+        struct str text = print(arena, &model);
+        struct v2_limits wide = {1 << 26, 1000, 1 << 26};
+        check(v2_model_metadata_decode(arena, text, &wide, &back, &err) == ST_OK);
+        check(str_eq(text, print(arena, &back)));
+    } else {
+        check(err.text[0] != '\0');
+    }
+    struct str sentence = v2_error_decode(arena, body);
+    if (sentence.ptr) {
+        struct buf out;
+        error_set(&err, ST_INTERNAL, "%.*s", STR_ARG(sentence));
+        buf_init(&out, arena, 64);
+        v2_error_print(&out, &err);
+        struct str again = v2_error_decode(arena, buf_str(&out));
+        check(again.ptr && str_is(again, err.text));
+    }
+    arena_free(arena);
+    return 0;
+}
