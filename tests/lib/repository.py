@@ -61,6 +61,7 @@ IDENTITIES = [Identity(f"id_{datatype.lower()}", [(datatype, FREE)]) for datatyp
              more="version_policy { all { } }"),
     Identity("id_latest", [("FP32", FREE)], versions=("3", "12")),
     Identity("id_slow", [("FP32", FREE)], parameters={"delay_us": 400000}),
+    Identity("id_slowest", [("FP32", FREE)], parameters={"delay_us": 10000000}),
     Identity("id_later", [("FP32", FREE)], parameters={"respond_from": "thread"}),
     Identity("id_twice", [("FP32", FREE)], parameters={"responses": 2}),
     Identity("id_failing", [("FP32", FREE)], parameters={"fail": "out of ink"}),
