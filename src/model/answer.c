@@ -184,6 +184,12 @@ static enum status take_params(struct call *call, const sluice_response *respons
     if (response->n_params == 0) {
         return ST_OK;
     }
+    if (!response->params) {
+        return error_set(err, ST_BACKEND_FAILED,
+                         "backend %s gave %zu response parameters at no "
+                         "address",
+                         call->version->backend->name, response->n_params);
+    }
     struct arena *arena = extra(call);
     struct param *items = arena ? arena_calloc(arena, response->n_params, sizeof(*items)) : NULL;
     if (!items) {
@@ -210,6 +216,10 @@ enum status answer_take(struct call *call, const sluice_response *response, stru
         return error_set(err, ST_BACKEND_FAILED,
                          "backend %s was asked for %zu outputs and gave %zu",
                          call->version->backend->name, call->abi.n_wanted, response->n_outputs);
+    }
+    if (!response->outputs) {
+        return error_set(err, ST_BACKEND_FAILED, "backend %s gave %zu outputs at no address",
+                         call->version->backend->name, response->n_outputs);
     }
     for (size_t i = 0; i < response->n_outputs; i++) {
         enum status st = take_output(call, i, &response->outputs[i], err);

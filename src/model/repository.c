@@ -116,7 +116,9 @@ static struct model *find_model(const struct repository *repository, struct str 
 
 /* Nothing is served of the model: why? */
 static enum status not_ready(const struct model *model, struct error *err) {
-    if (!atomic_load_explicit(&model->settled, memory_order_acquire)) {
+    bool settled = atomic_load_explicit(&model->settled, memory_order_acquire);
+    /* It may have been published since the caller looked: then it was still being loaded there. */
+    if (!settled || atomic_load_explicit(&model->ready, memory_order_relaxed)) {
         return error_set(err, ST_NOT_READY, "model \"%.*s\" is still being loaded",
                          STR_ARG(model->name));
     }

@@ -89,6 +89,16 @@ static void param_without_text(sluice_response *response, sluice_output *outputs
     response->n_params = 1;
 }
 
+static void outputs_nowhere(sluice_response *response, sluice_output *outputs, int64_t *dims) {
+    (void)outputs, (void)dims;
+    response->outputs = NULL;
+}
+
+static void params_nowhere(sluice_response *response, sluice_output *outputs, int64_t *dims) {
+    (void)outputs, (void)dims;
+    response->n_params = 3;
+}
+
 struct wrong {
     void (*spoil)(sluice_response *response, sluice_output *outputs, int64_t *dims);
     const char *says;
@@ -107,6 +117,8 @@ static const struct wrong wrongs[] = {
     {misaligned, "not aligned to 4"},
     {nameless_param, "response parameter 0"},
     {param_without_text, "response parameter 0"},
+    {outputs_nowhere, "2 outputs at no address"},
+    {params_nowhere, "3 response parameters at no address"},
 };
 
 static void a_wrong_answer_is_an_error(const struct model_config *config) {
