@@ -7,14 +7,19 @@
 #include "model/reshape.h"
 #include "model/version.h"
 
+/* A copy with a NUL behind it, as the interface promises; nothing is taken for what is empty. */
+static struct str text_dup(struct arena *arena, struct str text) {
+    return text.len > 0 ? arena_dup(arena, text) : STR("");
+}
+
 static bool fill_param(struct arena *arena, const struct param *param, sluice_param *out) {
     static const sluice_param_kind kinds[] = {
         [PARAM_BOOL] = SLUICE_PARAM_BOOL,     [PARAM_INT64] = SLUICE_PARAM_INT64,
         [PARAM_UINT64] = SLUICE_PARAM_UINT64, [PARAM_DOUBLE] = SLUICE_PARAM_DOUBLE,
         [PARAM_STRING] = SLUICE_PARAM_STRING,
     };
-    struct str name = arena_dup(arena, param->name);
-    struct str string = arena_dup(arena, param->string);
+    struct str name = text_dup(arena, param->name);
+    struct str string = text_dup(arena, param->string);
     *out = (sluice_param){
         .name = name.ptr,
         .name_bytes = name.len,
@@ -46,7 +51,7 @@ static bool fill_params(struct arena *arena, struct params params, sluice_reques
 }
 
 static bool fill_id(struct arena *arena, struct str id, sluice_request *abi) {
-    struct str copy = id.len > 0 ? arena_dup(arena, id) : STR("");
+    struct str copy = text_dup(arena, id);
     abi->id = copy.ptr;
     abi->id_bytes = copy.len;
     return copy.ptr != NULL;
@@ -149,7 +154,8 @@ enum status call_prepare(struct call *call, struct error *err) {
     call->input_bytes = 0;
     if (!fill_id(request->arena, request->id, &call->abi) || !fill_inputs(call, plan) ||
         !fill_wanted(call, plan) || !fill_params(request->arena, request->params, &call->abi)) {
-        return error_set(err, ST_NO_MEMORY, "out of memory while handing the request to the model");
+        return error_set(err, ST_NO_MEMORY,
+                         "out of memory while handing the request to the model (--request-memory)");
     }
     return ST_OK;
 }
