@@ -43,19 +43,13 @@ static size_t room_for(struct deflate *codec, const struct piece *pieces, size_t
     return room < SIZE_MAX ? room : 0;
 }
 
-enum status http_compress(struct arena *arena, enum http_coding coding, const struct piece *pieces,
-                          size_t n_pieces, struct piece *out, struct error *err) {
+bool http_compress(struct arena *arena, enum http_coding coding, const struct piece *pieces,
+                   size_t n_pieces, struct piece *out) {
     struct deflate *codec = deflate_new(coding, FASTEST);
     size_t room = room_for(codec, pieces, n_pieces);
     char *data = room > 0 ? arena_alloc(arena, room) : NULL;
-    enum status st = ST_OK;
     *out = (struct piece){data, 0};
-    if (!data) {
-        st = error_set(err, ST_NO_MEMORY, "no memory to compress the answer");
-    } else if (!feed(codec, pieces, n_pieces, data, room, &out->n_bytes)) {
-        st = error_set(err, ST_INTERNAL, "compressing the answer failed after %zu bytes",
-                       out->n_bytes);
-    }
+    bool done = data && feed(codec, pieces, n_pieces, data, room, &out->n_bytes);
     deflate_free(codec);
-    return st;
+    return done;
 }

@@ -28,6 +28,17 @@ static void fail(struct http_exchange *exchange, const struct error *err) {
     http_reply_error(exchange, err, &accept, err->status == ST_UNKNOWN_ENCODING);
 }
 
+/* The same for what was tried in the request's own memory: who found it full knows no settings. */
+static void fail_within(struct http_exchange *exchange, const struct error *err) {
+    struct error named = *err;
+    if (err->status == ST_NO_MEMORY) {
+        error_set(&named, ST_NO_MEMORY,
+                  "%s; the request holds %zu bytes besides its body (--request-memory)", err->text,
+                  arena_bytes(exchange->arena));
+    }
+    fail(exchange, &named);
+}
+
 /* Reads the headers that say what the body is and where its first tensor begins. */
 static enum status read_head(struct http_infer *infer, const struct http_api *api,
                              struct error *err) {
@@ -97,16 +108,30 @@ static void release_response(void *cookie) {
     infer_response_release(cookie);
 }
 
-enum { MAX_FIELDS = 3 };
+enum {
+    MAX_FIELDS = 3,
+    /* Compressing this much takes a worker about a second, in which it serves nobody else. */
+    MOST_COMPRESSED_BYTES = 64 * 1024 * 1024,
+};
 
 static void add_field(struct http_reply *reply, struct http_field *fields, struct str name,
                       struct str value) {
     fields[reply->n_fields++] = (struct http_field){name, value};
 }
 
-/* Sends what was encoded, compressed if the client asked for that. */
-static enum status send_answer(struct http_infer *infer, struct v2_response *encoded,
-                               struct error *err) {
+/* Compresses what was encoded if the client would like that. An answer that is too large for it, or
+ * for whose second form there is no memory, leaves as it is: RFC 9110, 12.5.3 allows that. Returns:
+ * the coding. */
+static enum http_coding compress(struct http_exchange *exchange, const struct v2_response *encoded,
+                                 struct piece *out) {
+    enum http_coding coding = http_coding_of_answer(&exchange->head);
+    bool compresses =
+        coding != HTTP_IDENTITY && encoded->n_bytes <= MOST_COMPRESSED_BYTES &&
+        http_compress(exchange->arena, coding, encoded->pieces, encoded->n_pieces, out);
+    return compresses ? coding : HTTP_IDENTITY;
+}
+
+static void send_answer(struct http_infer *infer, const struct v2_response *encoded) {
     struct http_exchange *exchange = infer->exchange;
     struct http_field fields[MAX_FIELDS];
     struct http_reply reply = {.status = 200,
@@ -122,14 +147,9 @@ static enum status send_answer(struct http_infer *infer, struct v2_response *enc
         add_field(&reply, fields, STR("Inference-Header-Content-Length"),
                   str_make(length, num_print_u64(length, encoded->json.len)));
     }
-    enum http_coding coding = http_coding_of_answer(&exchange->head);
     struct piece compressed;
+    enum http_coding coding = compress(exchange, encoded, &compressed);
     if (coding != HTTP_IDENTITY) {
-        enum status st = http_compress(exchange->arena, coding, encoded->pieces, encoded->n_pieces,
-                                       &compressed, err);
-        if (st != ST_OK) {
-            return st;
-        }
         reply.pieces = &compressed;
         reply.n_pieces = 1;
         add_field(&reply, fields, STR("Content-Encoding"), str_of(http_coding_name(coding)));
@@ -137,7 +157,6 @@ static enum status send_answer(struct http_infer *infer, struct v2_response *enc
     }
     metric_add(METRIC_INFERENCES_TOTAL, 1);
     http_reply(exchange, &reply);
-    return ST_OK;
 }
 
 /* The model has answered; on the worker. */
@@ -145,20 +164,23 @@ static void on_done(struct call *call) {
     struct http_infer *infer =
         (struct http_infer *)((char *)call - offsetof(struct http_infer, call));
     struct http_exchange *exchange = infer->exchange;
-    infer->submitted = false;
-    struct error err = call->response.error;
+    struct infer_response *response = &call->response;
     struct v2_response encoded;
-    enum status st = err.status;
-    if (st == ST_OK) {
-        st = v2_response_encode(exchange->arena, infer->spec, &infer->request, &call->response,
-                                &encoded, &err);
-    }
-    if (st == ST_OK) {
-        st = send_answer(infer, &encoded, &err);
-    }
-    if (st != ST_OK) {
-        infer_response_release(&call->response);
+    struct error err;
+    infer->submitted = false;
+    if (response->error.status != ST_OK) {
+        infer_response_release(response);
+        fail(exchange, &response->error);
+    } else if (exchange->gone) { /* writing it down would be work for nobody */
+        infer_response_release(response);
+        error_set(&err, ST_CANCELLED, "the client went away before its answer");
         fail(exchange, &err);
+    } else if (v2_response_encode(exchange->arena, infer->spec, &infer->request, response, &encoded,
+                                  &err) != ST_OK) {
+        infer_response_release(response);
+        fail_within(exchange, &err);
+    } else {
+        send_answer(infer, &encoded);
     }
 }
 
@@ -168,7 +190,7 @@ void http_infer_body(struct http_api *api, struct http_exchange *exchange) {
     struct error err;
     if (decode(infer, api, &err) != ST_OK || infer_check(request, infer->spec, &err) != ST_OK ||
         infer_align_copy(request, &err) != ST_OK) {
-        fail(exchange, &err);
+        fail_within(exchange, &err);
         return;
     }
     infer->call.request = request;
