@@ -6,14 +6,15 @@
 #include <stdint.h>
 
 struct datatype_row {
-    const char *name;
-    const char *config_name;
+    struct str name;
+    struct str config_name;
     size_t size;
 };
 
-#define DATATYPE(name, id, bytes, config) [DT_##name] = {#name, config, bytes},
+#define DATATYPE(name, id, bytes, config)                                                          \
+    [DT_##name] = {{#name, sizeof(#name) - 1}, {config, sizeof(config) - 1}, bytes},
 static const struct datatype_row datatype_rows[DT_COUNT_] = {
-    [DT_INVALID] = {"INVALID", "TYPE_INVALID", 0},
+    [DT_INVALID] = {{"INVALID", 7}, {"TYPE_INVALID", 12}, 0},
 #include "tensor/datatype.def"
 };
 #undef DATATYPE
@@ -25,7 +26,7 @@ static const struct datatype_row *datatype_row(enum datatype datatype) {
 
 enum datatype datatype_parse(struct str name) {
     for (int i = DT_INVALID + 1; i < DT_COUNT_; i++) {
-        if (str_is(name, datatype_rows[i].name)) {
+        if (str_eq(name, datatype_rows[i].name)) {
             return (enum datatype)i;
         }
     }
@@ -34,7 +35,7 @@ enum datatype datatype_parse(struct str name) {
 
 enum datatype datatype_parse_config(struct str name) {
     for (int i = DT_INVALID + 1; i < DT_COUNT_; i++) {
-        if (str_is(name, datatype_rows[i].config_name)) {
+        if (str_eq(name, datatype_rows[i].config_name)) {
             return (enum datatype)i;
         }
     }
@@ -42,11 +43,11 @@ enum datatype datatype_parse_config(struct str name) {
 }
 
 const char *datatype_name(enum datatype datatype) {
-    return datatype_row(datatype)->name;
+    return datatype_row(datatype)->name.ptr;
 }
 
 const char *datatype_config_name(enum datatype datatype) {
-    return datatype_row(datatype)->config_name;
+    return datatype_row(datatype)->config_name.ptr;
 }
 
 size_t datatype_size(enum datatype datatype) {

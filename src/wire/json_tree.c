@@ -92,16 +92,82 @@ static void tree_free(void *context, void *ptr) {
     (void)context, (void)ptr; /* the arena does it */
 }
 
+static bool read_text(struct json_tree *tree, struct str text, yyjson_read_flag flags,
+                      yyjson_read_err *why) {
+    yyjson_alc memory = {tree_malloc, tree_realloc, tree_free, tree};
+    /* Without YYJSON_READ_INSITU the text is only read; the cast is the interface's. */
+    yyjson_doc *doc = yyjson_read_opts((char *)(uintptr_t)text.ptr, text.len,
+                                       flags | YYJSON_READ_BIGNUM_AS_RAW, &memory, why);
+    if (!doc) {
+        return false;
+    }
+    tree->root = doc->root;
+    tree->end = doc->root + doc->val_read;
+    return true;
+}
+
 static enum status parse_error(const char *what, const yyjson_read_err *why, struct error *err) {
     if (why->code == YYJSON_READ_ERROR_MEMORY_ALLOCATION) {
-        return error_set(err, ST_NO_MEMORY, "%s: out of memory for the JSON", what);
+        return error_set(err, ST_NO_MEMORY, "%s: out of memory for the JSON (see --request-memory)",
+                         what);
     }
     return error_set(err, ST_BAD_JSON, "%s: malformed JSON at byte %zu: %s", what, why->pos,
                      why->msg);
 }
 
+/* ---- small texts ----------------------------------------------------------------------------- */
+
+enum {
+    SMALL_BYTES = 4096, /* no more values than bytes, far from any limit */
+    SHALLOW = 32,
+};
+
+/* Is the tree within `max_depth`? Says no to more than SHALLOW, which then the scan decides. */
+static bool is_shallow(const struct json_tree *tree, uint64_t max_depth) {
+    const yyjson_val *ends[SHALLOW];
+    size_t depth = 0, max = max_depth < SHALLOW ? (size_t)max_depth : SHALLOW;
+    for (yyjson_val *val = tree->root; val < tree->end; val++) {
+        if (!unsafe_yyjson_is_ctn(val)) {
+            continue;
+        }
+        while (depth > 0 && val >= ends[depth - 1]) {
+            depth--;
+        }
+        if (depth == max) {
+            return false;
+        }
+        ends[depth++] = json_next(val);
+    }
+    return true;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static enum status parse_large(struct json_tree *tree, struct str text,
+                               const struct v2_limits *limits, struct error *err) {
+    struct json_scan scan;
+    yyjson_read_err why;
+    json_scan(text, &scan);
+    enum status status = check_scan(tree->what, &scan, limits, err);
+    if (status == ST_OK) {
+        status = check_tail(tree->what, text, scan.end, err);
+    }
+    if (status == ST_OK) {
+        status = check_words(tree->what, text, &scan, err);
+    }
+    if (status != ST_OK) {
+        return status;
+    }
+    tree->non_finite = scan.non_finite;
+    return read_text(tree, text, scan.non_finite ? YYJSON_READ_ALLOW_INF_AND_NAN : 0, &why)
+               ? ST_OK
+               : parse_error(tree->what, &why, err);
+}
+
 enum status json_tree_parse(struct json_tree *tree, const char *what, struct arena *arena,
                             struct str text, const struct v2_limits *limits, struct error *err) {
+    yyjson_read_err why;
+    *tree = (struct json_tree){.what = what, .arena = arena};
     if (text.len > limits->max_json_bytes) {
         return error_set(err, ST_BODY_TOO_LARGE,
                          "%s: the JSON is %zu bytes long; the limit is %" PRIu64
@@ -111,33 +177,13 @@ enum status json_tree_parse(struct json_tree *tree, const char *what, struct are
     if (text.len == 0) {
         return error_set(err, ST_BAD_JSON, "%s: expected JSON, got 0 bytes", what);
     }
-    struct json_scan scan;
-    json_scan(text, &scan);
-    enum status status = check_scan(what, &scan, limits, err);
-    if (status == ST_OK) {
-        status = check_tail(what, text, scan.end, err);
+    /* Most requests are small and good: what costs little is parsed at once, and scanned only to
+     * say what is wrong with it, or when it has a NaN. */
+    if (text.len <= SMALL_BYTES && read_text(tree, text, 0, &why) &&
+        is_shallow(tree, limits->max_json_depth)) {
+        return ST_OK;
     }
-    if (status == ST_OK) {
-        status = check_words(what, text, &scan, err);
-    }
-    if (status != ST_OK) {
-        return status;
-    }
-    *tree = (struct json_tree){.what = what, .arena = arena, .non_finite = scan.non_finite};
-    yyjson_alc memory = {tree_malloc, tree_realloc, tree_free, tree};
-    yyjson_read_flag flags = YYJSON_READ_BIGNUM_AS_RAW;
-    if (scan.non_finite) {
-        flags |= YYJSON_READ_ALLOW_INF_AND_NAN;
-    }
-    yyjson_read_err why;
-    /* Without YYJSON_READ_INSITU the text is only read; the cast is the interface's. */
-    yyjson_doc *doc = yyjson_read_opts((char *)(uintptr_t)text.ptr, text.len, flags, &memory, &why);
-    if (!doc) {
-        return parse_error(what, &why, err);
-    }
-    tree->root = doc->root;
-    tree->end = doc->root + doc->val_read;
-    return ST_OK;
+    return parse_large(tree, text, limits, err);
 }
 
 enum { WORTH_DROPPING_BYTES = 4096 };

@@ -1,5 +1,5 @@
-/* For the tests of the v2 codec: tensors, requests and answers as one line of text, so that a row
- * of a table says what is sent and what it means. Nothing else includes this. */
+/* For the tests and fuzzers of the v2 codec: tensors, requests and answers as one line of text, so
+ * that a row of a table says what is sent and what it means. Nothing else includes this. */
 #ifndef SLUICE_WIRE_V2_FIXTURE_H
 #define SLUICE_WIRE_V2_FIXTURE_H
 

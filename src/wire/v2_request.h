@@ -41,7 +41,11 @@ enum status v2_header_length_parse(size_t n_fields, struct str value, enum v2_he
 
 /* Decodes a body whose first `json_bytes` are JSON. `body` must stay as long as the request; the
  * tree is built in `arena`. Depth, the number of elements and the memory of the tree are bounded
- * before it is built. The sum of the binary sizes must be exactly what follows the JSON.
+ * before it is built. The sum of the binary sizes must be exactly what follows the JSON. Members
+ * with other names are passed over, of equal names the first counts. `data` may be flat or nested
+ * in any way: its elements are read in the order of the text and only their number is held against
+ * the shape. Bare NaN, Infinity and -Infinity stand in the data of float datatypes and nowhere
+ * else.
  * Returns: BAD_JSON with the offset; BAD_FIELD and others with the JSON path
  * ("inputs[0].shape[1]"). The clauses are binary-tensor-data "Binary Tensor Request" and the OIP's
  * inference request. */
