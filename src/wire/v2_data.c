@@ -106,8 +106,7 @@ static enum status wrong_count(const struct json_tree *tree, yyjson_val *array,
 }
 
 static enum status no_memory(const struct json_tree *tree, yyjson_val *array, struct error *err) {
-    return json_fail(tree, array, ST_NO_MEMORY, err,
-                     "out of memory for the elements (see --request-memory)");
+    return json_fail(tree, array, ST_NO_MEMORY, err, "out of memory for the elements");
 }
 
 /* Reads packed elements, or only measures strings. */

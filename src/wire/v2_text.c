@@ -2,6 +2,8 @@
  * caller. */
 #include "wire/v2_text.h"
 
+#include "wire/v2_json.h"
+
 static void add(struct buf *out, const char *text) {
     buf_add(out, text, strlen(text));
 }
@@ -31,19 +33,10 @@ void v2_server_metadata_print(struct buf *out, const char *name, const char *ver
 static void print_tensors(struct buf *out, const struct tensor_spec *specs, size_t n) {
     buf_add_char(out, '[');
     for (size_t i = 0; i < n; i++) {
-        const struct shape *shape = &specs[i].shape;
-        add(out, i > 0 ? ",{\"name\":" : "{\"name\":");
-        buf_add_json_string(out, specs[i].name);
-        add(out, ",\"datatype\":\"");
-        add(out, datatype_name(specs[i].datatype));
-        add(out, "\",\"shape\":[");
-        for (size_t k = 0; k < shape->rank; k++) {
-            if (k > 0) {
-                buf_add_char(out, ',');
-            }
-            buf_add_i64(out, shape->dims[k]);
-        }
-        add(out, "]}");
+        const struct tensor tensor = {
+            .name = specs[i].name, .datatype = specs[i].datatype, .shape = specs[i].shape};
+        v2_json_tensor_head(out, &tensor, i == 0);
+        buf_add_char(out, '}');
     }
     buf_add_char(out, ']');
 }
