@@ -1,4 +1,5 @@
-/* Routing of KServe v2 over HTTP. One table says which methods a resource has and who answers it. */
+/* Routing of KServe v2 over HTTP. One table says which methods a resource has and who answers
+ * it. */
 #include "serve/http_api.h"
 
 #include "base/metric.h"

@@ -1,5 +1,5 @@
-/* Content-Encoding and Accept-Encoding. It knows the words and weights of RFC 9110, not how anything is
- * compressed. */
+/* Content-Encoding and Accept-Encoding. It knows the words and weights of RFC 9110, not how
+ * anything is compressed. */
 #include "serve/http_coding.h"
 
 #include "base/num.h"

@@ -9,8 +9,8 @@
  * anything else, several codings included. */
 enum status http_coding_of_body(const struct http_head *head, enum http_coding *out,
                                 struct error *err) __attribute__((warn_unused_result));
-/* The best of gzip, deflate and identity by Accept-Encoding's weights (RFC 9110, 12.5.3): the highest q
- * wins, the first named on ties; without the field, or when nothing fits, identity. */
+/* The best of gzip, deflate and identity by Accept-Encoding's weights (RFC 9110, 12.5.3): the
+ * highest q wins, the first named on ties; without the field, or when nothing fits, identity. */
 enum http_coding http_coding_of_answer(const struct http_head *head);
 /* "gzip", "deflate". */
 const char *http_coding_name(enum http_coding coding);

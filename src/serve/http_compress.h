@@ -8,7 +8,8 @@
 #include "net/http_server.h"
 #include "tensor/tensor.h"
 
-/* Compresses the pieces, one after the other, into one block of `arena`. `coding` is gzip or deflate.
+/* Compresses the pieces, one after the other, into one block of `arena`. `coding` is gzip or
+ * deflate.
  * Returns: false when there is no memory for that. */
 bool http_compress(struct arena *arena, enum http_coding coding, const struct piece *pieces,
                    size_t n_pieces, struct piece *out) __attribute__((warn_unused_result));

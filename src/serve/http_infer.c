@@ -1,6 +1,6 @@
-/* One inference over HTTP. The head decides where the body is put; the body becomes an infer_request
- * whose tensors are views of it; the model answers on this same worker; the answer leaves from where
- * the backend left it. Nothing here looks into JSON or tensors. */
+/* One inference over HTTP. The head decides where the body is put; the body becomes an
+ * infer_request whose tensors are views of it; the model answers on this same worker; the answer
+ * leaves from where the backend left it. Nothing here looks into JSON or tensors. */
 #include "serve/http_infer.h"
 
 #include "base/metric.h"
