@@ -41,8 +41,8 @@ struct http_body {
     size_t align_at;
     uint64_t length; /* as the head says; UINT64_MAX: it does not say */
     uint64_t left;   /* of that, still to come */
-    bool in_place; /* bytes may be read straight into it */
-    void *block;   /* of the pool, or NULL */
+    bool in_place;   /* bytes may be read straight into it */
+    void *block;     /* of the pool, or NULL */
     size_t block_bytes;
     struct inflate *inflate; /* NULL: not compressed */
 };

@@ -145,7 +145,7 @@ void http_conn_next(struct http_conn *conn) {
     struct http_call *call = conn->call;
     conn->call = NULL;
     http_call_end(call);
-    if (!conn->last) {
+    if (!conn->last && !conn->shard->draining) {
         http_conn_set_state(conn, HTTP_CONN_IDLE);
         if (conn->stash && !conn->consuming) {
             http_shard_make_ready(conn->shard, conn);
@@ -160,7 +160,7 @@ void http_conn_next(struct http_conn *conn) {
 /* ---- after an event -------------------------------------------------------------------------- */
 
 static bool wants_to_read(const struct http_conn *conn) {
-    if (conn->eof || conn->flushing || conn->stash) {
+    if (conn->eof || conn->flushing || conn->stash || conn->ready) {
         return false;
     }
     if (conn->last && conn->state == HTTP_CONN_REPLY) {

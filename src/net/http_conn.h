@@ -65,11 +65,11 @@ struct http_conn {
     struct http_conn *prev, *next; /* all of the shard's */
     struct http_conn *ready_next;
     struct timeout timeout;
-    uint64_t discarded;   /* bytes that were read and dropped */
+    uint64_t discarded; /* bytes that were read and dropped */
     uint64_t linger_end_ns;
-    size_t write_left;    /* when the write timeout was armed */
-    size_t ahead;         /* bytes read that lie behind the request at hand, while consuming */
-    char *stash;          /* bytes read while the request before was not answered yet */
+    size_t write_left; /* when the write timeout was armed */
+    size_t ahead;      /* bytes read that lie behind the request at hand, while consuming */
+    char *stash;       /* bytes read while the request before was not answered yet */
     size_t stash_at, stash_len;
     struct worker_msg msg; /* brings it from the acceptor to its worker */
     int fd;                /* until it is opened there */
@@ -82,7 +82,7 @@ struct http_conn {
     bool reading;   /* uv_read_start is on */
     bool consuming; /* http_conn_consume is on the stack */
     bool flushing;  /* gathered answers did not fit the socket and are on their way */
-    bool ready;     /* in the shard's list of those with a stash to go on with */
+    bool ready;     /* in the shard's list of those that go on at the end of the turn */
 };
 
 /* An exchange from its first byte on; the handler's part is its first member. */
@@ -102,8 +102,8 @@ struct http_call {
     void *cookie;
     uv_write_t write;
     size_t writing_bytes; /* what `write` has */
-    bool counted;   /* among those in flight */
-    bool begun;     /* the handler has seen it: on_end is owed */
+    bool counted;         /* among those in flight */
+    bool begun;           /* the handler has seen it: on_end is owed */
     bool replied;
     bool writing;
     bool continued; /* the client may send the body (it did not wait, or was told) */
@@ -114,7 +114,7 @@ struct http_shard {
     struct http_server *server;
     struct worker *worker;
     struct http_conn *conns;
-    struct http_call *ended;  /* to be freed at the end of the turn */
+    struct http_call *ended; /* to be freed at the end of the turn */
     struct http_conn *ready, *ready_last;
     size_t n_conns, n_calls;
     uv_timer_t timer;
@@ -125,8 +125,8 @@ struct http_shard {
     unsigned n_handles;
     struct timeouts timeouts;
     struct body_pool pool;
-    char *in;                   /* HTTP_READ_BYTES */
-    char *out;                  /* HTTP_OUT_BYTES */
+    char *in;  /* HTTP_READ_BYTES */
+    char *out; /* HTTP_OUT_BYTES */
     size_t out_len;
     struct http_conn *out_conn; /* whose answers those are */
     char common[HTTP1_COMMON_BYTES];

@@ -177,6 +177,16 @@ static bool is_gone(const struct http_conn *conn) {
     return poll(&polled, 1, 0) == 1 && (polled.revents & (POLLERR | POLLHUP)) != 0;
 }
 
+/* A full buffer that is no plain body is work (many requests, or a text to decompress), and libuv
+ * would read on at once: others have their turn first. */
+static void take_turns(struct http_conn *conn, ssize_t n_read) {
+    bool plain = conn->state == HTTP_CONN_LINGER || conn->state == HTTP_CONN_CLOSED ||
+                 (conn->state == HTTP_CONN_BODY && conn->call->body.in_place);
+    if (n_read == HTTP_READ_BYTES && !plain) {
+        http_shard_make_ready(conn->shard, conn);
+    }
+}
+
 static void on_read(uv_stream_t *stream, ssize_t n_read, const uv_buf_t *buf) {
     struct http_conn *conn = stream->data;
     if (n_read == 0) {
@@ -194,6 +204,7 @@ static void on_read(uv_stream_t *stream, ssize_t n_read, const uv_buf_t *buf) {
             if (rest.len > 0 && conn->state != HTTP_CONN_CLOSED) {
                 stash_copy(conn, rest);
             }
+            take_turns(conn, n_read);
         }
     }
     http_conn_settle(conn);

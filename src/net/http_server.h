@@ -36,20 +36,20 @@ struct http_server;
 
 /* How a body shall be received; set by on_head. Defaults: the server's limits, identity. */
 struct http_body_plan {
-    uint64_t max_bytes;       /* after decompression; 413 past it */
-    size_t align_at;          /* this offset of the body falls on a 64-byte boundary */
-    enum http_coding coding;  /* decompressed while it arrives */
+    uint64_t max_bytes;      /* after decompression; 413 past it */
+    size_t align_at;         /* this offset of the body falls on a 64-byte boundary */
+    enum http_coding coding; /* decompressed while it arrives */
 };
 
 struct http_exchange {
-    struct arena *arena;   /* freed with the exchange */
+    struct arena *arena; /* freed with the exchange */
     struct worker *worker;
     struct http_head head;
     struct http_body_plan plan;
-    struct str body; /* complete when on_body is called; stays until on_end */
-    bool gone;       /* the client went away */
+    struct str body;    /* complete when on_body is called; stays until on_end */
+    bool gone;          /* the client went away */
     bool suppress_body; /* set by net for HEAD: headers as for GET, no body */
-    void *user;      /* the handler's own */
+    void *user;         /* the handler's own */
 };
 
 /* An answer. The arrays (fields, pieces) are read during http_reply only. The bytes of the pieces
@@ -86,17 +86,17 @@ void http_reply_error(struct http_exchange *exchange, const struct error *error,
 
 /* Each is a setting with a default (cli/settings.def); times in nanoseconds. */
 struct http_limits {
-    size_t max_header_bytes;     /* request line and fields together: 431 */
-    uint64_t max_body_bytes;     /* 413 */
+    size_t max_header_bytes;       /* request line and fields together: 431 */
+    uint64_t max_body_bytes;       /* 413 */
     uint64_t request_memory_bytes; /* of one exchange's arena: 503 */
-    uint64_t body_memory_bytes;  /* bodies in flight over all connections: 503 */
-    uint64_t max_connections;    /* 503 to those above, then close */
-    uint64_t idle_timeout_ns;    /* between requests: close */
-    uint64_t header_timeout_ns;  /* first byte to end of head: 408 */
-    uint64_t body_timeout_ns;    /* between two pieces of a body, and see min_body_rate: 408 */
-    uint64_t min_body_rate;      /* bytes/s a body must reach on average after body_timeout: 408 */
-    uint64_t write_timeout_ns;   /* an answer of which nothing more is taken: close */
-    uint64_t discard_bytes;      /* of a refused body, read and dropped before closing */
+    uint64_t body_memory_bytes;    /* bodies in flight over all connections: 503 */
+    uint64_t max_connections;      /* 503 to those above, then close */
+    uint64_t idle_timeout_ns;      /* between requests: close */
+    uint64_t header_timeout_ns;    /* first byte to end of head: 408 */
+    uint64_t body_timeout_ns;      /* between two pieces of a body, and see min_body_rate: 408 */
+    uint64_t min_body_rate;    /* bytes/s a body must reach on average after body_timeout: 408 */
+    uint64_t write_timeout_ns; /* an answer of which nothing more is taken: close */
+    uint64_t discard_bytes;    /* of a refused body, read and dropped before closing */
 };
 
 struct http_server_options {
