@@ -1,5 +1,5 @@
-/* A backend for tests, written from the public header alone: opening a model waits until the file that
- * its parameter `gate` names exists. It refuses every request. */
+/* A backend for tests, written from the public header alone: opening a model waits until the file
+ * that its parameter `gate` names exists. It refuses every request. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
