@@ -1,12 +1,13 @@
 /* The scan goes through a text in blocks of 16 bytes, in the compilers' portable vectors: a block
- * of numbers costs a dozen instructions, and only brackets are looked at one by one. It refuses to
- * know JSON's grammar: every value stands behind a comma, a colon or an opening bracket, or is the
- * root, and that is all that is needed to count. */
+ * of numbers costs two dozen instructions. Strings are masked out of a block by the parity of its
+ * quotes, and only brackets are looked at one by one. It refuses to know JSON's grammar: every
+ * value stands behind a comma, a colon or an opening bracket, or is the root, and that is all that
+ * is needed to count. */
 #include "wire/json_scan.h"
 
 #include <string.h>
 
-enum { BLOCK = 16 };
+enum { BLOCK = 16, ALL_LANES = 0xffff };
 
 typedef signed char block __attribute__((vector_size(BLOCK)));
 typedef uint64_t halves __attribute__((vector_size(BLOCK)));
@@ -17,6 +18,8 @@ struct scanner {
     uint64_t separators; /* commas, colons and opening brackets outside strings */
     uint64_t depth;
     uint64_t deepest;
+    bool in_string;
+    bool escaped; /* the byte before `at` is a backslash that escapes the next */
     bool closed;  /* the root's last bracket was seen; `at` is behind it */
     bool suspect; /* an N or an I was seen outside strings */
 };
@@ -51,88 +54,88 @@ static unsigned sum_of(block lanes) {
     return (unsigned)((pairs[0] + pairs[1]) * 0x0001000100010001u >> 48);
 }
 
-/* `at` is behind the quote that opens a string. Returns: where the text goes on behind the
- * string. */
-static size_t skip_string(struct str text, size_t at) {
-    while (at < text.len) {
-        if (text.len - at >= BLOCK) {
-            block bytes;
-            memcpy(&bytes, text.ptr + at, BLOCK);
-            unsigned stops = bits_of((bytes == '"') | (bytes == '\\'));
-            if (stops == 0) {
-                at += BLOCK;
-                continue;
-            }
-            at += (unsigned)__builtin_ctz(stops);
-        }
-        if (text.ptr[at] == '"') {
-            return at + 1;
-        }
-        at += text.ptr[at] == '\\' ? 2 : 1; /* with what it escapes */
-    }
-    return text.len;
+/* How many of 16 bits are set. */
+static inline unsigned count_lanes(unsigned lanes) {
+    lanes -= lanes >> 1 & 0x5555;
+    lanes = (lanes & 0x3333) + (lanes >> 2 & 0x3333);
+    lanes = (lanes + (lanes >> 4)) & 0x0f0f;
+    return (lanes + (lanes >> 8)) & 0x1f;
 }
 
-/* What a byte outside of strings is to the scan. */
-enum { PLAIN, SEPARATOR, OPEN, CLOSE, QUOTE, SUSPECT };
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
-static const unsigned char kinds[256] = {
-    [','] = SEPARATOR, [':'] = SEPARATOR, ['['] = OPEN,    ['{'] = OPEN,    [']'] = CLOSE,
-    ['}'] = CLOSE,     ['"'] = QUOTE,     ['N'] = SUSPECT, ['I'] = SUSPECT,
-};
-
-static void enter(struct scanner *s) {
-    s->separators++;
-    s->depth++;
-    s->deepest = s->depth > s->deepest ? s->depth : s->deepest;
-}
-
-static void leave(struct scanner *s) {
-    s->closed = s->depth == 1;
-    s->depth -= s->depth > 0;
-}
-
-/* Goes through a block's worth of bytes one by one; a string counts as one. */
-static void scan_busy(struct scanner *s) {
-    const struct str text = s->text;
-    size_t at = s->at;
-    for (int n = BLOCK; n > 0 && at < text.len && !s->closed; n--) {
-        switch (kinds[(unsigned char)text.ptr[at++]]) {
-        case SEPARATOR:
-            s->separators++;
-            break;
-        case OPEN:
-            enter(s);
-            break;
-        case CLOSE:
-            leave(s);
-            break;
-        case QUOTE:
-            at = skip_string(text, at);
-            break;
-        case SUSPECT:
-            s->suspect = true;
-            break;
-        default:
-            break;
+/* Takes the escaped quotes out of `quotes`, and notes whether the next block begins escaped. */
+static unsigned unescaped(struct scanner *s, unsigned quotes, unsigned backslashes) {
+    bool escaped = s->escaped;
+    for (unsigned lane = 0; lane < BLOCK && (escaped || backslashes >> lane != 0); lane++) {
+        if (escaped) {
+            quotes &= ~(1u << lane);
+            escaped = false;
+        } else {
+            escaped = (backslashes >> lane & 1) != 0;
         }
     }
-    s->at = at;
+    /* Where the loop ended early nothing is open; at the end of the block it may be. */
+    s->escaped = escaped;
+    return quotes;
 }
 
-/* Has the block something in it that must be looked at one by one? Numbers, blanks and commas are
- * told from the rest at once; what letters there may be besides (true, false, null) takes a second
- * look. */
-static bool is_busy(block bytes) {
+/* The lanes inside of strings, their opening quotes included: each is set where an odd number of
+ * quotes is at or before it. */
+static unsigned in_strings(struct scanner *s, unsigned quotes) {
+    unsigned lanes = quotes;
+    lanes ^= lanes << 1;
+    lanes ^= lanes << 2;
+    lanes ^= lanes << 4;
+    lanes ^= lanes << 8;
+    lanes ^= s->in_string ? ALL_LANES : 0;
+    s->in_string = (lanes >> (BLOCK - 1) & 1) != 0;
+    return lanes & ALL_LANES;
+}
+
+/* Follows the nesting through a block's brackets. Returns: how many of its bytes belong to the
+ * root. */
+static unsigned walk_brackets(struct scanner *s, unsigned opens, unsigned closes) {
+    for (unsigned left = opens | closes; left != 0; left &= left - 1) {
+        if ((opens & left & (0 - left)) != 0) {
+            s->depth++;
+            s->deepest = s->depth > s->deepest ? s->depth : s->deepest;
+        } else if (s->depth > 0 && --s->depth == 0) {
+            s->closed = true;
+            return (unsigned)__builtin_ctz(left) + 1;
+        }
+    }
+    return BLOCK;
+}
+
+/* Any block, inside of a string or not. */
+static void scan_block(struct scanner *s, block bytes) {
     block folded = bytes | 0x20; /* brackets become braces */
+    unsigned quotes = bits_of(bytes == '"'), backslashes = bits_of(bytes == '\\');
+    if (backslashes != 0 || s->escaped) {
+        quotes = unescaped(s, quotes, backslashes);
+    }
+    unsigned outside = ALL_LANES & ~in_strings(s, quotes);
+    unsigned opens = bits_of(folded == '{') & outside;
+    unsigned closes = bits_of(folded == '}') & outside;
+    unsigned separators = bits_of((bytes == ',') | (bytes == ':')) & outside;
+    s->separators += count_lanes(separators | opens);
+    s->suspect |= (bits_of((bytes == 'N') | (bytes == 'I')) & outside) != 0;
+    s->at += walk_brackets(s, opens, closes);
+}
+
+/* Has the block something in it besides elements: numbers, blanks, commas, true, false and null?
+ * Letters take a second look. */
+static bool is_busy(block bytes) {
+    block folded = bytes | 0x20;
     if (!any_of(((bytes > '9') & ~(folded == 'e')) | (bytes == '"'))) {
         return false;
     }
     return any_of((folded == '{') | (folded == '}') | (bytes == ':') | (bytes == '"') |
-                  (bytes == 'N') | (bytes == 'I'));
+                  (bytes == '\\') | (bytes == 'N') | (bytes == 'I'));
 }
 
-/* Goes through whole blocks that are not busy as long as there are any. */
+/* Goes through whole blocks of elements outside of strings as long as there are any. */
 static void scan_elements(struct scanner *s) {
     const char *data = s->text.ptr + s->at;
     size_t blocks = (s->text.len - s->at) / BLOCK, i = 0;
@@ -153,14 +156,54 @@ static void scan_elements(struct scanner *s) {
     s->at += blocks * BLOCK;
 }
 
-static void scan_all(struct scanner *s) {
-    while (s->at < s->text.len && !s->closed) {
-        scan_elements(s);
-        scan_busy(s);
+/* Goes through whole blocks inside of a string as long as there are any. */
+static void scan_inside(struct scanner *s) {
+    const char *data = s->text.ptr + s->at;
+    size_t blocks = (s->text.len - s->at) / BLOCK, i = 0;
+    for (block bytes; i < blocks; i++) {
+        memcpy(&bytes, data + i * BLOCK, BLOCK);
+        if (any_of((bytes == '"') | (bytes == '\\'))) {
+            break;
+        }
     }
+    s->at += i * BLOCK;
+}
+
+/* The block at `at`; behind the end of the text there are zeros, which are nothing. */
+static inline block load(struct str text, size_t at) {
+    block bytes = {0};
+    if (text.len - at >= BLOCK) {
+        memcpy(&bytes, text.ptr + at, BLOCK);
+    } else {
+        memcpy(&bytes, text.ptr + at, text.len - at);
+    }
+    return bytes;
+}
+
+static void scan_blocks(struct scanner *s) {
+    while (s->at < s->text.len && !s->closed) {
+        block bytes = load(s->text, s->at);
+        bool whole = s->text.len - s->at >= BLOCK && !s->escaped;
+        if (whole && s->in_string && !any_of((bytes == '"') | (bytes == '\\'))) {
+            scan_inside(s);
+        } else if (whole && !s->in_string && !is_busy(bytes)) {
+            scan_elements(s);
+        } else {
+            scan_block(s, bytes);
+        }
+    }
+    s->at = s->at < s->text.len ? s->at : s->text.len;
 }
 
 /* ---- words, where there may be a NaN or an Infinity ------------------------------------------ */
+
+/* `at` is behind the quote that opens a string. Returns: where the text goes on behind it. */
+static size_t skip_string(struct str text, size_t at) {
+    while (at < text.len && text.ptr[at] != '"') {
+        at += text.ptr[at] == '\\' ? 2 : 1; /* with what it escapes */
+    }
+    return at < text.len ? at + 1 : text.len;
+}
 
 static bool ends_token(char c) {
     static const char ends[] = {' ', '\t', '\r', '\n', ',', ':', '[', ']', '{', '}', '"'};
@@ -205,7 +248,7 @@ static void scan_words(struct str text, struct json_scan *out) {
 
 void json_scan(struct str text, struct json_scan *out) {
     struct scanner s = {.text = text};
-    scan_all(&s);
+    scan_blocks(&s);
     *out = (struct json_scan){.n_values = s.separators + 1, .depth = s.deepest, .end = s.at};
     if (s.suspect) {
         scan_words(str_make(text.ptr, s.at), out);
