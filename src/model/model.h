@@ -65,6 +65,8 @@ enum status scan_path(struct model_list *list, const char *argument, struct erro
 enum status scan_repository(struct model_list *list, const char *path, struct error *err)
     __attribute__((warn_unused_result));
 
+/* Is there a directory of that path, or a link to one? */
+bool model_dir_exists(const char *path);
 /* Does the directory hold what makes it a model: config.pbtxt, or a directory named by a number? */
 bool model_dir_is_model(const char *path);
 /* A version's directory: a number from 1 on, without leading zeros. */

@@ -18,7 +18,7 @@ static bool exists(const char *path) {
     return stat(path, &info) == 0;
 }
 
-static bool is_directory(const char *path) {
+bool model_dir_exists(const char *path) {
     struct stat info;
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
@@ -40,7 +40,7 @@ bool model_dir_is_model(const char *path) {
         found =
             model_dir_version(entry->d_name, &number) &&
             (size_t)snprintf(inner, sizeof(inner), "%s/%s", path, entry->d_name) < sizeof(inner) &&
-            is_directory(inner);
+            model_dir_exists(inner);
     }
     closedir(dir);
     return found;
@@ -125,7 +125,7 @@ static enum status find_versions(struct arena *arena, const struct model *model,
         uint64_t number;
         bool fits = (size_t)snprintf(path, sizeof(path), "%s/%s", model->directory.ptr,
                                      entry->d_name) < sizeof(path);
-        if (entry->d_name[0] == '.' || !fits || !is_directory(path)) {
+        if (entry->d_name[0] == '.' || !fits || !model_dir_exists(path)) {
             continue;
         }
         if (!model_dir_version(entry->d_name, &number)) {

@@ -141,18 +141,13 @@ struct contents {
     bool other; /* files */
 };
 
-static bool is_directory(const char *path) {
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-}
-
 static void look_at(const char *directory, const char *name, struct contents *out) {
     char path[PATH_MAX];
     uint64_t number;
     if ((size_t)snprintf(path, sizeof(path), "%s/%s", directory, name) >= sizeof(path)) {
         return;
     }
-    if (!is_directory(path)) {
+    if (!model_dir_exists(path)) {
         out->config = out->config || strcmp(name, "config.pbtxt") == 0;
         out->other = true;
         return;
@@ -190,7 +185,7 @@ static enum status scan_entry(struct model_list *list, const char *directory, co
                               struct error *err) {
     char path[PATH_MAX];
     bool fits = (size_t)snprintf(path, sizeof(path), "%s/%s", directory, name) < sizeof(path);
-    if (name[0] == '.' || !fits || !is_directory(path)) {
+    if (name[0] == '.' || !fits || !model_dir_exists(path)) {
         return ST_OK;
     }
     if (!model_name_ok(str_of(name))) {
