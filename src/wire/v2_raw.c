@@ -42,19 +42,20 @@ static enum status check_model(const struct model_spec *model, size_t *variable,
     return ST_OK;
 }
 
-/* The product of the known dimensions but the batch's. */
-static enum status count_known(const struct tensor_spec *input, int64_t *dims, size_t variable,
-                               uint64_t *out, struct error *err) {
+/* What the known dimensions take in bytes; of BYTES, their elements. */
+static enum status measure_known(const struct tensor_spec *input, int64_t *dims, size_t variable,
+                                 uint64_t *out, struct error *err) {
     struct shape shape = {dims, input->shape.rank};
     char name[TENSOR_NAME_TEXT_BYTES], text[SHAPE_TEXT_BYTES];
     if (variable != SIZE_MAX) {
         dims[variable] = 1;
     }
-    if (!shape_elements(shape, out)) {
-        return error_set(err, ST_BAD_SHAPE, "input %s: shape %s has more than 2^63-1 elements",
-                         tensor_name_print(input->name, name), shape_print(input->shape, text));
+    if (input->datatype == DT_BYTES ? shape_elements(shape, out)
+                                    : shape_bytes(shape, input->datatype, out)) {
+        return ST_OK;
     }
-    return ST_OK;
+    return error_set(err, ST_BAD_SHAPE, "input %s: shape %s takes more than 2^63-1 bytes",
+                     tensor_name_print(input->name, name), shape_print(input->shape, text));
 }
 
 static enum status wrong_size(const struct tensor_spec *input, struct str body, uint64_t unit,
@@ -71,28 +72,23 @@ static enum status wrong_size(const struct tensor_spec *input, struct str body, 
  * 1". */
 static enum status deduce_shape(const struct tensor_spec *input, struct str body, int64_t *dims,
                                 size_t variable, uint64_t *n_elements, struct error *err) {
-    uint64_t known, unit;
-    enum status status = count_known(input, dims, variable, &known, err);
+    uint64_t unit;
+    enum status status = measure_known(input, dims, variable, &unit, err);
     if (status != ST_OK) {
         return status;
     }
-    if (__builtin_mul_overflow(known, datatype_size(input->datatype), &unit)) {
-        return wrong_size(input, body, UINT64_MAX, false, err);
-    }
+    *n_elements = body.len / datatype_size(input->datatype);
     if (variable == SIZE_MAX) {
-        *n_elements = known;
         return unit == body.len ? ST_OK : wrong_size(input, body, unit, false, err);
     }
     if (unit == 0) { /* a fixed dimension of 0: empty whatever the variable one is */
         dims[variable] = 0;
-        *n_elements = 0;
         return body.len == 0 ? ST_OK : wrong_size(input, body, 0, false, err);
     }
     if (body.len % unit != 0) {
         return wrong_size(input, body, unit, true, err);
     }
     dims[variable] = (int64_t)(body.len / unit);
-    *n_elements = body.len / datatype_size(input->datatype);
     return ST_OK;
 }
 
@@ -103,7 +99,7 @@ static enum status frame_body(struct arena *arena, const struct tensor_spec *inp
                               int64_t *dims, struct tensor *tensor, struct error *err) {
     char name[TENSOR_NAME_TEXT_BYTES], text[SHAPE_TEXT_BYTES];
     uint64_t n_elements;
-    enum status status = count_known(input, dims, SIZE_MAX, &n_elements, err);
+    enum status status = measure_known(input, dims, SIZE_MAX, &n_elements, err);
     if (status != ST_OK) {
         return status;
     }
