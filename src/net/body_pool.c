@@ -13,6 +13,16 @@ static const size_t LARGEST_BYTES = (size_t)1 << 40;
 
 enum { PAGE_BYTES = 4096, SMALLEST_BYTES = 65536 };
 
+/* The thread sanitizer does not see mremap, and would take the next owner of an address for another
+ * thread's rival. */
+#if defined(__SANITIZE_THREAD__)
+#define BODY_POOL_COPIES 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define BODY_POOL_COPIES 1
+#endif
+#endif
+
 #ifdef SLUICE_ARENA_EMULATE
 
 static void *pages_alloc(size_t n_bytes) {
@@ -22,14 +32,6 @@ static void *pages_alloc(size_t n_bytes) {
 static void pages_free(void *ptr, size_t n_bytes) {
     (void)n_bytes;
     free(ptr);
-}
-static void *pages_grow(void *ptr, size_t n_bytes, size_t wanted) {
-    void *fresh = pages_alloc(wanted);
-    if (fresh) {
-        memcpy(fresh, ptr, n_bytes);
-        free(ptr);
-    }
-    return fresh;
 }
 static size_t size_class(size_t n_bytes) {
     return n_bytes <= LARGEST_BYTES ? n_bytes : 0;
@@ -44,11 +46,6 @@ static void *pages_alloc(size_t n_bytes) {
 static void pages_free(void *ptr, size_t n_bytes) {
     munmap(ptr, n_bytes);
 }
-static void *pages_grow(void *ptr, size_t n_bytes, size_t wanted) {
-    void *fresh = mremap(ptr, n_bytes, wanted, MREMAP_MAYMOVE);
-    return fresh != MAP_FAILED ? fresh : NULL;
-}
-
 /* Rounded up by at most an eighth, so that bodies of nearly the same size share blocks. Returns: 0
  * when there is no such size. */
 static size_t size_class(size_t n_bytes) {
@@ -66,6 +63,20 @@ static size_t size_class(size_t n_bytes) {
 }
 
 #endif
+
+static void *pages_grow(void *ptr, size_t n_bytes, size_t wanted) {
+#if defined(SLUICE_ARENA_EMULATE) || defined(BODY_POOL_COPIES)
+    void *fresh = pages_alloc(wanted);
+    if (fresh) {
+        memcpy(fresh, ptr, n_bytes);
+        pages_free(ptr, n_bytes);
+    }
+    return fresh;
+#else
+    void *fresh = mremap(ptr, n_bytes, wanted, MREMAP_MAYMOVE);
+    return fresh != MAP_FAILED ? fresh : NULL;
+#endif
+}
 
 void body_pool_init(struct body_pool *pool, size_t max_bytes) {
     *pool = (struct body_pool){.max_bytes = max_bytes};
