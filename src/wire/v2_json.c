@@ -81,6 +81,18 @@ void v2_json_tensor_head(struct buf *out, const struct tensor *tensor, bool firs
     add_dims(out, tensor->shape);
 }
 
+enum status v2_json_check_size(const char *kind, const struct tensor *tensor, struct error *err) {
+    uint64_t n_bytes;
+    if (tensor->datatype == DT_BYTES ||
+        (shape_bytes(tensor->shape, tensor->datatype, &n_bytes) && n_bytes == tensor->n_bytes)) {
+        return ST_OK;
+    }
+    char name[TENSOR_NAME_TEXT_BYTES], shape[SHAPE_TEXT_BYTES];
+    return error_set(err, ST_BAD_DATA, "%s %s: %zu bytes don't fit %s of shape %s", kind,
+                     tensor_name_print(tensor->name, name), tensor->n_bytes,
+                     datatype_name(tensor->datatype), shape_print(tensor->shape, shape));
+}
+
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
 bool v2_pieces_init(struct v2_pieces *pieces, struct arena *arena, size_t n_tensor_pieces) {

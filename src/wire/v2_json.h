@@ -19,6 +19,11 @@ enum status v2_json_params(struct buf *out, struct params params, struct error *
  * list. */
 void v2_json_tensor_head(struct buf *out, const struct tensor *tensor, bool first);
 
+/* Has the tensor, a `kind` of one ("input"), as many bytes as its shape says? The framing of BYTES
+ * is not looked at. Returns: ST_BAD_DATA. */
+enum status v2_json_check_size(const char *kind, const struct tensor *tensor, struct error *err)
+    __attribute__((warn_unused_result));
+
 /* The JSON and the tensors that follow it. */
 struct v2_pieces {
     struct piece *items;

@@ -12,6 +12,7 @@
 #include "tensor/bytes.h"
 #include "tensor/half.h"
 #include "wire/float_print.h"
+#include "wire/v2_json.h"
 #include "wire/v2_print_double.h"
 
 /* ---- runs of elements ------------------------------------------------------------------------ */
@@ -203,17 +204,6 @@ static enum status print_strings(struct buf *out, const struct tensor *tensor, s
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static enum status check_size(const struct tensor *tensor, struct error *err) {
-    uint64_t n_bytes;
-    if (shape_bytes(tensor->shape, tensor->datatype, &n_bytes) && n_bytes == tensor->n_bytes) {
-        return ST_OK;
-    }
-    char name[TENSOR_NAME_TEXT_BYTES], shape[SHAPE_TEXT_BYTES];
-    return error_set(err, ST_BAD_DATA, "tensor %s: %zu bytes don't fit %s of shape %s",
-                     tensor_name_print(tensor->name, name), tensor->n_bytes,
-                     datatype_name(tensor->datatype), shape_print(tensor->shape, shape));
-}
-
 enum status v2_print_data(struct buf *out, const struct tensor *tensor, struct error *err) {
     enum status status = ST_OK;
     buf_add_char(out, '[');
@@ -221,7 +211,7 @@ enum status v2_print_data(struct buf *out, const struct tensor *tensor, struct e
     if (tensor->datatype == DT_BYTES) {
         status = print_strings(out, tensor, err);
     } else {
-        status = check_size(tensor, err);
+        status = v2_json_check_size("tensor", tensor, err);
         if (status == ST_OK) {
             print_numbers(out, tensor);
         }

@@ -31,25 +31,13 @@ static enum status check_shape(const struct tensor *tensor, struct error *err) {
                      shape_print(tensor->shape, shape));
 }
 
-static enum status check_size(const struct tensor *tensor, struct error *err) {
-    char name[TENSOR_NAME_TEXT_BYTES], shape[SHAPE_TEXT_BYTES];
-    uint64_t n_bytes;
-    if (tensor->datatype == DT_BYTES ||
-        (shape_bytes(tensor->shape, tensor->datatype, &n_bytes) && n_bytes == tensor->n_bytes)) {
-        return ST_OK; /* the framing of BYTES is the server's to check */
-    }
-    return error_set(err, ST_BAD_DATA, "input %s: %zu bytes don't fit %s of shape %s",
-                     tensor_name_print(tensor->name, name), tensor->n_bytes,
-                     datatype_name(tensor->datatype), shape_print(tensor->shape, shape));
-}
-
 /* Clause: binary-tensor-data, "binary_data_size". */
 static enum status print_input(struct buf *json, const struct infer_input *input, bool first,
                                bool as_json, struct v2_pieces *pieces, struct error *err) {
     const struct tensor *tensor = &input->tensor;
     enum status status = check_shape(tensor, err);
     if (status == ST_OK && !as_json) {
-        status = check_size(tensor, err);
+        status = v2_json_check_size("input", tensor, err);
     }
     if (status != ST_OK) {
         return status;

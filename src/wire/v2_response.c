@@ -17,24 +17,12 @@ static bool is_binary(const struct v2_request *request, size_t i) {
     return form == V2_FORM_DEFAULT ? request->binary_default : form == V2_FORM_BINARY;
 }
 
-static enum status check_size(const struct tensor *tensor, struct error *err) {
-    uint64_t n_bytes;
-    if (tensor->datatype == DT_BYTES ||
-        (shape_bytes(tensor->shape, tensor->datatype, &n_bytes) && n_bytes == tensor->n_bytes)) {
-        return ST_OK;
-    }
-    char name[TENSOR_NAME_TEXT_BYTES], shape[SHAPE_TEXT_BYTES];
-    return error_set(err, ST_BAD_OUTPUT, "output %s: %zu bytes don't fit %s of shape %s",
-                     tensor_name_print(tensor->name, name), tensor->n_bytes,
-                     datatype_name(tensor->datatype), shape_print(tensor->shape, shape));
-}
-
 static enum status print_output(struct buf *json, const struct tensor *output, bool first,
                                 bool binary, struct v2_pieces *pieces, struct error *err) {
     enum status status = ST_OK;
     v2_json_tensor_head(json, output, first);
     if (binary) {
-        status = check_size(output, err);
+        status = v2_json_check_size("output", output, err);
         v2_json_add(json, ",\"parameters\":{\"binary_data_size\":");
         buf_add_u64(json, output->n_bytes);
         v2_json_add(json, "}}");
