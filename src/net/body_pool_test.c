@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-enum { MIB = 1 << 20 };
+static const size_t MIB = 1 << 20;
 
 static void a_block_is_reused(void **state) {
     (void)state;

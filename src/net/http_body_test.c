@@ -70,11 +70,12 @@ static enum status add(struct bench *bench, const char *text, size_t n, size_t p
 static const size_t SIZES[] = {1, 100, 2047, 2048, 2049, 16384, 16385, 100000, TEXT_BYTES};
 static const size_t ALIGNS[] = {0, 1, 63, 64, 157, 100000};
 enum { N_SIZES = sizeof(SIZES) / sizeof(SIZES[0]), N_ALIGNS = sizeof(ALIGNS) / sizeof(ALIGNS[0]) };
+static const size_t N_BOTH = (size_t)N_SIZES * N_ALIGNS;
 
 static void copied_bodies(void **state) {
     (void)state;
     char *text = text_new(TEXT_BYTES);
-    for (size_t i = 0; i < N_SIZES * N_ALIGNS * 2; i++) {
+    for (size_t i = 0; i < 2 * N_BOTH; i++) {
         size_t size = SIZES[i / 2 % N_SIZES];
         struct bench bench;
         bench_init(&bench, 16 << 20);
@@ -92,7 +93,7 @@ static void copied_bodies(void **state) {
 static void bodies_read_into_place(void **state) {
     (void)state;
     char *text = text_new(TEXT_BYTES);
-    for (size_t i = 0; i < N_SIZES * N_ALIGNS; i++) {
+    for (size_t i = 0; i < N_BOTH; i++) {
         size_t size = SIZES[i % N_SIZES], first = size / 10;
         struct bench bench;
         bench_init(&bench, 16 << 20);
@@ -157,7 +158,7 @@ static void compressed_bodies(void **state) {
     char packed[16384];
     char *zeros = calloc(1, TEXT_BYTES);
     assert_non_null(zeros);
-    for (size_t i = 0; i < N_SIZES * 2; i++) {
+    for (size_t i = 0; i / 2 < N_SIZES; i++) {
         size_t size = SIZES[i / 2];
         enum http_coding coding = i % 2 ? HTTP_GZIP : HTTP_DEFLATE;
         size_t n = compress_zeros(coding, size, packed, sizeof(packed));

@@ -56,6 +56,7 @@ void http_server_free(struct http_server *server) {
 static struct http_shard *shard_choose(struct http_server *server) {
     struct http_shard *best = NULL;
     uint64_t best_load = UINT64_MAX;
+    assert(server->n_shards > 0);
     for (size_t i = 0; i < server->n_shards; i++) {
         struct http_shard *shard = &server->shards[(server->next_shard + i) % server->n_shards];
         uint64_t load = atomic_load_explicit(&shard->load, memory_order_relaxed);

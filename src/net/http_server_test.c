@@ -301,9 +301,10 @@ static void a_million_chunks_of_one_byte(void **state) {
     enum { CHUNKS = 1000000, BATCH = 1000 };
     struct test_server server;
     struct http_limits limits = test_limits();
-    char batch[BATCH * 6];
+    static const char CHUNK[6] = {'1', '\r', '\n', 'x', '\r', '\n'};
+    char batch[BATCH * sizeof(CHUNK)];
     for (size_t i = 0; i < BATCH; i++) {
-        memcpy(batch + i * 6, "1\r\nx\r\n", 6);
+        memcpy(batch + i * sizeof(CHUNK), CHUNK, sizeof(CHUNK));
     }
     test_server_start(&server, &limits, "127.0.0.1:0");
     int fd = test_connect(&server);

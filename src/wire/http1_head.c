@@ -38,7 +38,8 @@ size_t http_head_find(const struct http_head *head, const char *name, struct str
     return n;
 }
 
-/* The fields that say how a request is to be read: how many there are of each, and the first one. */
+/* The fields that say how a request is to be read: how many there are of each, and the first
+ * one. */
 struct known {
     size_t n_host, n_length, n_transfer, n_expect;
     struct str host, length, transfer, expect;

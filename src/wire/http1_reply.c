@@ -105,7 +105,7 @@ struct str http1_reply_common(char out[HTTP1_COMMON_BYTES], const char *server, 
     /* Not strftime: that would speak the locale's language. */
     int n = snprintf(out, HTTP1_COMMON_BYTES,
                      "Server: %.64s\r\nDate: %.3s, %02d %.3s %04d %02d:%02d:%02d GMT\r\n", server,
-                     DAYS + 3 * tm.tm_wday, tm.tm_mday, MONTHS + 3 * tm.tm_mon, tm.tm_year + 1900,
-                     tm.tm_hour, tm.tm_min, tm.tm_sec);
+                     &DAYS[3 * (size_t)tm.tm_wday], tm.tm_mday, &MONTHS[3 * (size_t)tm.tm_mon],
+                     tm.tm_year + 1900, tm.tm_hour, tm.tm_min, tm.tm_sec);
     return str_make(out, n > 0 && n < HTTP1_COMMON_BYTES ? (size_t)n : 0);
 }
