@@ -109,20 +109,20 @@ static void an_empty_text_has_a_compressed_form(void **state) {
     }
 }
 
-static void every_prefix_is_cut_off(void **state) {
-    (void)state;
+static void check_prefixes(enum http_coding coding) {
     char packed[OUT_BYTES];
     static struct outcome outcome;
-    for (size_t c = 0; c < 2; c++) {
-        size_t n =
-            compress_text(CODINGS[c], STR("hello hello hello hello"), 100, OUT_BYTES / 2, packed);
-        for (size_t i = 0; i < n; i++) {
-            inflate_text(CODINGS[c], str_make(packed, i), 100, 64, &outcome);
-            if (outcome.status != ST_BAD_ENCODING) {
-                fail_msg("%zu of %zu bytes: %s", i, n, status_name(outcome.status));
-            }
-        }
+    size_t n = compress_text(coding, STR("hello hello hello hello"), 100, OUT_BYTES / 2, packed);
+    for (size_t i = 0; i < n; i++) {
+        inflate_text(coding, str_make(packed, i), 100, 64, &outcome);
+        assert_int_equal(outcome.status, ST_BAD_ENCODING);
     }
+}
+
+static void every_prefix_is_cut_off(void **state) {
+    (void)state;
+    check_prefixes(HTTP_GZIP);
+    check_prefixes(HTTP_DEFLATE);
 }
 
 /* "hello" as raw deflate (RFC 1951), in zlib's format and in gzip's, as other programs write it. */
@@ -131,7 +131,7 @@ static void every_prefix_is_cut_off(void **state) {
 #define GZIP_HEAD "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03"
 #define GZIP GZIP_HEAD RAW "\x86\xa6\x10\x36\x05\x00\x00\x00"
 
-static const struct {
+static const struct row {
     const char *what;
     enum http_coding coding;
     struct str text;
@@ -168,20 +168,23 @@ static const struct {
     {"a reserved block", HTTP_DEFLATE, STR("\x07\x00\x00"), ST_BAD_ENCODING, NULL},
 };
 
+static void check_row(const struct row *row, size_t piece) {
+    static struct outcome outcome;
+    inflate_text(row->coding, row->text, piece, 16, &outcome);
+    if (outcome.status != row->status) {
+        fail_msg("%s, by %zu: expected %s, got %s (%s)", row->what, piece, status_name(row->status),
+                 status_name(outcome.status), outcome.err.text);
+    }
+    if (outcome.status == ST_OK) {
+        assert_true(str_is(str_make(outcome.out, outcome.n_out), row->plain));
+    }
+}
+
 static void texts_of_others(void **state) {
     (void)state;
-    static struct outcome outcome;
     for (size_t i = 0; i < sizeof(ROWS) / sizeof(ROWS[0]); i++) {
         for (size_t piece = 1; piece <= ROWS[i].text.len + 1; piece++) {
-            inflate_text(ROWS[i].coding, ROWS[i].text, piece, 16, &outcome);
-            if (outcome.status != ROWS[i].status) {
-                fail_msg("%s, by %zu: expected %s, got %s (%s)", ROWS[i].what, piece,
-                         status_name(ROWS[i].status), status_name(outcome.status),
-                         outcome.err.text);
-            }
-            if (outcome.status == ST_OK) {
-                assert_true(str_is(str_make(outcome.out, outcome.n_out), ROWS[i].plain));
-            }
+            check_row(&ROWS[i], piece);
         }
     }
 }
