@@ -1,6 +1,7 @@
-/* The floor for large tensors: a server that stores a whole request and sends its body back, and does
- * nothing else. One thread, plain epoll, read straight into one buffer per connection; it knows no more
- * HTTP than a Content-Length. `echo` prints the port it listens on and ends with its standard input. */
+/* The floor for large tensors: a server that stores a whole request and sends its body back, and
+ * does nothing else. One thread, plain epoll, read straight into one buffer per connection; it
+ * knows no more HTTP than a Content-Length. `echo` prints the port it listens on and ends with its
+ * standard input. */
 #include "load.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,5 @@
-/* Where does this answer end? Enough HTTP/1.1 for the servers that are measured here: a status line and
- * a Content-Length. */
+/* Where does this answer end? Enough HTTP/1.1 for the servers that are measured here: a status line
+ * and a Content-Length. */
 #include "load.h"
 
 #include <stdlib.h>

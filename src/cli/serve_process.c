@@ -21,7 +21,6 @@ struct serve_process {
     struct worker **workers;
     size_t n_workers;
     struct repository *repository;
-    bool loading_started;
     atomic_bool loaded;
     struct worker_msg loaded_msg;
     struct http_api api;
@@ -35,7 +34,7 @@ struct serve_process {
     uint64_t drain_until_ns;
 };
 
-/* ---- ready ------------------------------------------------------------------------------------- */
+/* ---- ready ----------------------------------------------------------------------------------- */
 
 static void on_loaded(struct worker_msg *msg) {
     struct serve_process *self =
@@ -48,8 +47,9 @@ static void on_loaded(struct worker_msg *msg) {
     log_plain(LOG_INFO, "ready");
     const char *file = self->settings->ready_file;
     if (file && !self->draining &&
-        ready_file_write(file, self->addresses, self->n_addresses, &err) != ST_OK)
+        ready_file_write(file, self->addresses, self->n_addresses, &err) != ST_OK) {
         log_event(LOG_ERROR, "cannot write the ready file", LOG_TEXT_OF("reason", err.text));
+    }
 }
 
 /* On the loading thread. */
@@ -59,18 +59,20 @@ static void loading_done(void *cookie) {
     worker_post(self->main, &self->loaded_msg);
 }
 
-/* ---- the end ----------------------------------------------------------------------------------- */
+/* ---- the end --------------------------------------------------------------------------------- */
 
 static void on_closed(uv_handle_t *handle) {
     struct serve_process *self = handle->data;
-    if (--self->n_handles == 0)
+    if (--self->n_handles == 0) {
         worker_stop(self->main);
+    }
 }
 
 static void on_http_stopped(void *cookie) {
     struct serve_process *self = cookie;
-    for (size_t i = 0; i < N_SIGNALS; i++)
+    for (size_t i = 0; i < N_SIGNALS; i++) {
         uv_close((uv_handle_t *)&self->signals[i], on_closed);
+    }
     uv_close((uv_handle_t *)&self->drain_timer, on_closed);
 }
 
@@ -78,50 +80,57 @@ static void on_http_stopped(void *cookie) {
  * waiting: their threads can't be interrupted. */
 static void give_up(struct serve_process *self) {
     uint64_t left = http_server_in_flight(self->http);
-    if (left > 0)
+    if (left > 0) {
         log_event(LOG_WARNING, "drain timeout: requests are cut off", LOG_U64("requests", left));
+    }
     _exit(EXIT_CODE_OK);
 }
 
 static void on_drain_timer(uv_timer_t *timer) {
     struct serve_process *self = timer->data;
     bool in_flight = http_server_in_flight(self->http) > 0;
-    if (in_flight && clock_now_ns() < self->drain_until_ns)
+    if (in_flight && clock_now_ns() < self->drain_until_ns) {
         return;
-    if (in_flight || !atomic_load(&self->loaded))
+    }
+    if (in_flight || !atomic_load(&self->loaded)) {
         give_up(self);
+    }
     uv_timer_stop(timer);
     http_server_stop(self->http, on_http_stopped, self);
 }
 
 static void on_signal(uv_signal_t *handle, int signum) {
     struct serve_process *self = handle->data;
-    if (self->draining)
+    if (self->draining) {
         _exit(EXIT_CODE_SIGNAL + signum);
+    }
     log_event(LOG_INFO, "ending: requests in flight are answered first",
               LOG_TEXT_OF("signal", signum == SIGTERM ? "SIGTERM" : "SIGINT"),
               LOG_U64("requests", http_server_in_flight(self->http)));
     self->draining = true;
     self->drain_until_ns = clock_now_ns() + self->settings->drain_timeout_ns;
-    if (self->settings->ready_file)
+    if (self->settings->ready_file) {
         unlink(self->settings->ready_file);
+    }
     http_api_drain(&self->api);
     http_server_drain(self->http);
     uv_timer_start(&self->drain_timer, on_drain_timer, 0, POLL_MS);
 }
 
-/* ---- the start --------------------------------------------------------------------------------- */
+/* ---- the start ------------------------------------------------------------------------------- */
 
 static enum status start_workers(struct serve_process *self, struct error *err) {
     enum status st = worker_new("main", &self->main, err);
     self->workers = calloc(self->settings->workers, sizeof(struct worker *));
-    if (st == ST_OK && !self->workers)
+    if (st == ST_OK && !self->workers) {
         return error_set(err, ST_NO_MEMORY, "no memory for %llu workers",
                          (unsigned long long)self->settings->workers);
+    }
     for (size_t i = 0; st == ST_OK && i < self->settings->workers; i++) {
         st = worker_new("worker", &self->workers[i], err);
-        if (st != ST_OK)
+        if (st != ST_OK) {
             break;
+        }
         self->n_workers++;
         st = worker_start(self->workers[i], err);
     }
@@ -167,14 +176,17 @@ static enum status start_http(struct serve_process *self, struct error *err) {
 static enum status listen_on(struct serve_process *self, const char *text, struct error *err) {
     struct address address;
     enum status st = address_parse(str_of(text), &address, err);
-    if (st != ST_OK)
+    if (st != ST_OK) {
         return error_prefix(err, "--http %s", text);
-    if (self->n_addresses == MAX_ADDRESSES)
+    }
+    if (self->n_addresses == MAX_ADDRESSES) {
         return error_set(err, ST_BAD_CONFIG, "--http is given more than %d times", MAX_ADDRESSES);
+    }
     struct address *bound = &self->addresses[self->n_addresses];
     st = http_server_listen(self->http, &address, bound, err);
-    if (st != ST_OK)
+    if (st != ST_OK) {
         return error_prefix(err, "--http %s", text);
+    }
     self->n_addresses++;
     char printed[ADDRESS_TEXT_BYTES];
     log_event(LOG_INFO, "listening", LOG_TEXT_OF("http", address_print(bound, printed)));
@@ -183,8 +195,9 @@ static enum status listen_on(struct serve_process *self, const char *text, struc
 
 static enum status start_listening(struct serve_process *self, struct error *err) {
     enum status st = ST_OK;
-    for (size_t i = 0; st == ST_OK && i < self->settings->http.n; i++)
+    for (size_t i = 0; st == ST_OK && i < self->settings->http.n; i++) {
         st = listen_on(self, self->settings->http.items[i], err);
+    }
     return st;
 }
 
@@ -201,55 +214,68 @@ static void hear_signals(struct serve_process *self) {
     self->n_handles = N_SIGNALS + 1;
 }
 
-/* ---- putting together and taking apart --------------------------------------------------------- */
+/* ---- putting together and taking apart ------------------------------------------------------- */
 
+/* Signals are heard before anything that takes time: as the first process of a container, one that
+ * nobody hears is lost. They are acted on once the loop runs. */
 static enum status start(struct serve_process *self, const struct repository_options *models,
                          struct error *err) {
     signal(SIGPIPE, SIG_IGN);
     descriptors_raise();
-    enum status st = repository_new(models, &self->repository, err);
-    if (st == ST_OK)
-        st = start_workers(self, err);
-    if (st == ST_OK)
+    enum status st = start_workers(self, err);
+    if (st == ST_OK) {
+        hear_signals(self);
+        st = repository_new(models, &self->repository, err);
+    }
+    if (st == ST_OK) {
         st = start_http(self, err);
-    if (st == ST_OK)
+    }
+    if (st == ST_OK) {
         st = start_listening(self, err);
-    if (st == ST_OK)
+    }
+    if (st == ST_OK) {
         st = repository_load_start(self->repository, loading_done, self, err);
-    self->loading_started = st == ST_OK;
+    }
     return st;
 }
 
-static void on_unstarted_stopped(void *cookie) {
-    struct serve_process *self = cookie;
-    worker_stop(self->main);
-}
-
-/* After a start that failed half-way the listeners still have to be closed, on a loop that never ran. */
+/* After a start that failed half-way what is open on the loop still has to be closed, though it
+ * never ran. */
 static void stop_unstarted(struct serve_process *self) {
-    if (self->http)
-        http_server_stop(self->http, on_unstarted_stopped, self);
-    else if (self->main)
+    if (self->http) {
+        http_server_stop(self->http, on_http_stopped, self);
+    } else if (self->n_handles > 0) {
+        on_http_stopped(self);
+    } else if (self->main) {
         worker_stop(self->main);
-    if (self->main)
+    }
+    if (self->main) {
         worker_run(self->main);
+    }
 }
 
 static void take_apart(struct serve_process *self) {
-    for (size_t i = 0; i < self->n_workers; i++)
+    for (size_t i = 0; i < self->n_workers; i++) {
         worker_stop(self->workers[i]);
-    for (size_t i = 0; i < self->n_workers; i++)
+    }
+    for (size_t i = 0; i < self->n_workers; i++) {
         worker_join(self->workers[i]);
-    if (self->repository)
+    }
+    if (self->repository) {
         repository_stop(self->repository);
-    if (self->http)
+    }
+    if (self->http) {
         http_server_free(self->http);
-    for (size_t i = 0; i < self->n_workers; i++)
+    }
+    for (size_t i = 0; i < self->n_workers; i++) {
         worker_free(self->workers[i]);
-    if (self->main)
+    }
+    if (self->main) {
         worker_free(self->main);
-    if (self->repository)
+    }
+    if (self->repository) {
         repository_free(self->repository);
+    }
     free(self->workers);
 }
 
@@ -258,13 +284,13 @@ enum status serve_process_run(const struct serve_settings *settings,
     struct serve_process self = {.settings = settings, .loaded_msg = {.run = on_loaded}};
     enum status st = start(&self, models, err);
     if (st == ST_OK) {
-        hear_signals(&self);
         worker_run(self.main);
     } else {
         stop_unstarted(&self);
     }
     take_apart(&self);
-    if (st == ST_OK)
+    if (st == ST_OK) {
         log_plain(LOG_INFO, "ended");
+    }
     return st;
 }

@@ -10,8 +10,9 @@
 #include "cli/settings.h"
 #include "model/repository.h"
 
-/* Serves until SIGTERM or SIGINT, then until what is in flight has ended, or --drain-timeout. A second
- * signal ends the process at once. Returns: ST_OK when it ended as asked, else why it could not start. */
+/* Serves until SIGTERM or SIGINT, then until what is in flight has ended, or --drain-timeout. A
+ * second signal ends the process at once. Returns: ST_OK when it ended as asked, else why it could
+ * not start. */
 enum status serve_process_run(const struct serve_settings *settings,
                               const struct repository_options *models, struct error *err);
 
