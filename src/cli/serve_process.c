@@ -13,7 +13,13 @@
 #include "net/http_server.h"
 #include "serve/http_api.h"
 
-enum { MAX_ADDRESSES = 64, POLL_MS = 10, N_SIGNALS = 2, EXIT_CODE_SIGNAL = 128 };
+enum {
+    MAX_ADDRESSES = 64,
+    N_SIGNALS = 2,
+    EXIT_CODE_SIGNAL = 128,
+    POLL_MS = 10,    /* while draining */
+    QUIET_POLLS = 5, /* nothing in flight so often in a row: what was on its way has come */
+};
 
 struct serve_process {
     const struct serve_settings *settings;
@@ -31,6 +37,7 @@ struct serve_process {
     uv_timer_t drain_timer; /* while draining: looks whether all have been answered */
     size_t n_handles;       /* of the main loop, to be closed */
     bool draining;
+    unsigned n_quiet; /* polls in a row that found nothing in flight */
     uint64_t drain_until_ns;
 };
 
@@ -89,7 +96,8 @@ static void give_up(struct serve_process *self) {
 static void on_drain_timer(uv_timer_t *timer) {
     struct serve_process *self = timer->data;
     bool in_flight = http_server_in_flight(self->http) > 0;
-    if (in_flight && clock_now_ns() < self->drain_until_ns) {
+    self->n_quiet = in_flight ? 0 : self->n_quiet + 1;
+    if (self->n_quiet < QUIET_POLLS && clock_now_ns() < self->drain_until_ns) {
         return;
     }
     if (in_flight || !atomic_load(&self->loaded)) {
