@@ -8,8 +8,13 @@
 #include "base/status.h"
 #include "net/address.h"
 
-/* Appears whole or not at all: written beside and renamed. Returns: ST_IO. */
+/* Appears whole or not at all: written beside, as PATH.new, and renamed. What is there and is no
+ * regular file (a device, a folder) is left alone. Returns: ST_IO. */
 enum status ready_file_write(const char *path, const struct address *addresses, size_t n,
                              struct error *err) __attribute__((warn_unused_result));
+
+/* Removes it, also one that a server left behind which ended without a word; nothing but a regular
+ * file. NULL: there is none. */
+void ready_file_remove(const char *path);
 
 #endif

@@ -83,6 +83,19 @@ static void on_http_stopped(void *cookie) {
     uv_close((uv_handle_t *)&self->drain_timer, on_closed);
 }
 
+/* Ends the process without waiting for anything. What that would leave behind are the files of Unix
+ * sockets. */
+static _Noreturn void leave(const struct serve_process *self, int code) {
+    for (size_t i = 0; i < self->n_addresses; i++) {
+        char text[ADDRESS_TEXT_BYTES];
+        struct str path = str_of(address_print(&self->addresses[i], text));
+        if (str_starts(path, STR("unix:"))) {
+            unlink(path.ptr + sizeof "unix:" - 1);
+        }
+    }
+    _exit(code);
+}
+
 /* Models that are still loading, or requests that outlast the drain, would keep an orderly end
  * waiting: their threads can't be interrupted. */
 static void give_up(struct serve_process *self) {
@@ -90,7 +103,7 @@ static void give_up(struct serve_process *self) {
     if (left > 0) {
         log_event(LOG_WARNING, "drain timeout: requests are cut off", LOG_U64("requests", left));
     }
-    _exit(EXIT_CODE_OK);
+    leave(self, EXIT_CODE_OK);
 }
 
 static void on_drain_timer(uv_timer_t *timer) {
@@ -110,16 +123,14 @@ static void on_drain_timer(uv_timer_t *timer) {
 static void on_signal(uv_signal_t *handle, int signum) {
     struct serve_process *self = handle->data;
     if (self->draining) {
-        _exit(EXIT_CODE_SIGNAL + signum);
+        leave(self, EXIT_CODE_SIGNAL + signum);
     }
     log_event(LOG_INFO, "ending: requests in flight are answered first",
               LOG_TEXT_OF("signal", signum == SIGTERM ? "SIGTERM" : "SIGINT"),
               LOG_U64("requests", http_server_in_flight(self->http)));
     self->draining = true;
     self->drain_until_ns = clock_now_ns() + self->settings->drain_timeout_ns;
-    if (self->settings->ready_file) {
-        unlink(self->settings->ready_file);
-    }
+    ready_file_remove(self->settings->ready_file);
     http_api_drain(&self->api);
     http_server_drain(self->http);
     uv_timer_start(&self->drain_timer, on_drain_timer, 0, POLL_MS);
@@ -242,6 +253,8 @@ static enum status start(struct serve_process *self, const struct repository_opt
         st = start_listening(self, err);
     }
     if (st == ST_OK) {
+        /* Only now: the addresses are ours, so no other server is the one that is ready. */
+        ready_file_remove(self->settings->ready_file);
         st = repository_load_start(self->repository, loading_done, self, err);
     }
     return st;

@@ -5,6 +5,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 
 import pytest
 
@@ -182,6 +183,29 @@ def test_it_listens_before_its_models_are_loaded(start_server, gate):
     assert get(running, "/v2/models/gated/ready") == (200, {"name": "gated", "ready": True})
 
 
+def test_a_ready_file_that_was_left_behind_goes_before_loading(gate, tmp_path):
+    """A server that was killed could not remove it."""
+    def wait_until(fits):
+        end = time.monotonic() + http1.PATIENCE
+        while not fits():
+            assert child.poll() is None and time.monotonic() < end
+            time.sleep(0.01)
+
+    ready = tmp_path / "ready"
+    ready.write_text("http://127.0.0.1:1\n")
+    child = subprocess.Popen([server.binary(), "serve", *gate.args, "--http", "127.0.0.1:0",
+                              "--ready-file", ready])
+    try:
+        wait_until(lambda: not ready.exists())
+        gate.open()
+        wait_until(ready.exists)
+        assert server.addresses_in(ready) != ["127.0.0.1:1"]
+        assert ready.stat().st_mode & 0o444
+    finally:
+        child.terminate()
+        assert child.wait(http1.PATIENCE) == 0
+
+
 def test_a_backend_may_refuse_with_a_reason(start_server, gate):
     gate.open()
     running = start_server(*gate.args)
@@ -216,6 +240,20 @@ def test_a_second_signal_ends_it_at_once(start_server, repositories):
         http1.wait_for_status(running.address, 503, "/v2/health/ready")
         running.signal(signal.SIGTERM)
         assert running.wait_exit() == 128 + signal.SIGTERM
+
+
+def test_no_socket_is_left_behind_by_an_end_that_does_not_wait(start_server, repositories, tmp_path):
+    path = tmp_path / "s"
+    running = start_server("--model-repository", repositories("default"), "--drain-timeout", "10ms",
+                           listen=(f"unix:{path}",))
+    with Connection(running.address) as connection:
+        connection.send(HALF)
+        running.wait_for(lambda: server.metrics.read(running.address)
+                         ["sluice_requests_in_flight"] == 2, "the request in flight")
+        running.signal(signal.SIGTERM)
+        assert running.wait_exit() == 0
+    assert "cut off" in running.log_text()
+    assert not path.exists()
 
 
 def test_many_requests_while_it_ends(start_server, repositories):
