@@ -6,9 +6,9 @@
  *   field    member of the command's struct of values, of the type OPTION_STORE_<TYPE>
  *   name     the flag without its dashes, and the YAML key. For an ARGUMENT: its YAML key
  *   alias    another name for the flag (the reference server's, or one letter for "-o"), or ""
- *   default  as a user would write it; "" leaves the value NULL, empty or 0, and `help` says what
- *   then unit     how `--help` writes the value ("ADDR"); for WORD the words themselves:
- *   "text|json" min,max  of U64, BYTES (bytes) and DURATION (nanoseconds)
+ *   default  as a user would write it; "" leaves the value NULL, empty or 0: `help` says what then
+ *   unit     how `--help` writes the value ("ADDR"); for WORD the words themselves: "text|json"
+ *   min,max  of U64, BYTES (bytes) and DURATION (nanoseconds)
  *   group    the heading it stands under in `--help`
  *
  * Flags win over YAML; a repeatable flag replaces the whole list of the file. This file refuses to

@@ -22,15 +22,17 @@ static enum status read_seconds(struct options *options, size_t index, const str
         return status;
     }
     if (!(seconds >= 0 && seconds <= SECONDS_MAX)) {
-        return doc_error(node, err, "expected 0 to %d seconds", SECONDS_MAX);
+        return doc_error(node, err, "expected 0 to %d seconds, got %g", SECONDS_MAX, seconds);
     }
     return located(node, option_set_number(options, index, (uint64_t)(seconds * 1e9), err), err);
 }
 
 static enum status read_whole(struct options *options, size_t index, const struct doc_node *node,
                               struct error *err) {
+    const struct option *option = &options->set->options[index];
+    int64_t max = option->max < INT64_MAX ? (int64_t)option->max : INT64_MAX;
     int64_t value = 0;
-    enum status status = doc_read_i64(node, 0, INT64_MAX, &value, err);
+    enum status status = doc_read_i64(node, (int64_t)option->min, max, &value, err);
     if (status != ST_OK) {
         return status;
     }

@@ -42,7 +42,11 @@ static int serve(const struct serve_settings *settings, const struct repository_
     if (st == ST_OK) {
         return EXIT_CODE_OK;
     }
-    fprintf(stderr, "sluice serve: %s\n", err.text);
+    if (settings->log_format == LOG_JSON) { /* whoever reads it expects nothing else */
+        log_event(LOG_ERROR, "cannot serve", LOG_TEXT_OF("reason", err.text));
+    } else {
+        fprintf(stderr, "sluice serve: %s\n", err.text);
+    }
     return EXIT_CODE_FAILED;
 }
 

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "loop/cpus.h"
+#include "net/address.h"
 
 /* From the folder of the installed program to its backends; the build sets it from the prefix. */
 #ifndef SLUICE_BACKENDS_FROM_BIN
@@ -102,6 +103,16 @@ static enum status resolve_backend_dir(struct serve_settings *out, struct arena 
     return out->backend_dir ? ST_OK : error_set(err, ST_NO_MEMORY, "no memory for a path");
 }
 
+/* That they can be listened on is found out later; `--check` finds what is no address at all. */
+static enum status check_addresses(const struct serve_settings *settings, struct error *err) {
+    struct address address;
+    enum status st = ST_OK;
+    for (size_t i = 0; i < settings->http.n && st == ST_OK; i++) {
+        st = address_parse(str_of(settings->http.items[i]), &address, err);
+    }
+    return st == ST_OK ? st : error_prefix(err, "--http");
+}
+
 static enum status resolve(struct serve_settings *out, struct arena *arena, struct error *err) {
     if (out->paths.n + out->model_repositories.n == 0) {
         return error_set(err, ST_BAD_CONFIG,
@@ -110,6 +121,10 @@ static enum status resolve(struct serve_settings *out, struct arena *arena, stru
     if (out->http.n == 0) {
         return error_set(err, ST_BAD_CONFIG,
                          "there is nowhere to listen: http needs at least one address");
+    }
+    enum status st = check_addresses(out, err);
+    if (st != ST_OK) {
+        return st;
     }
     if (out->workers == 0) {
         struct cpus cpus;

@@ -81,10 +81,11 @@ static void usage_errors(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     struct serve_settings settings;
     char serve[] = "serve", port[] = "--http-port=1", config[] = "--config=/nowhere/x.yaml";
-    char path[] = "a.onnx";
+    char path[] = "a.onnx", http[] = "--http=127.0.0.1";
     assert_int_equal(serve_settings_read(1, (char *[]){serve}, arena, &settings), 2);
     assert_int_equal(serve_settings_read(3, (char *[]){serve, path, port}, arena, &settings), 2);
     assert_int_equal(serve_settings_read(3, (char *[]){serve, path, config}, arena, &settings), 2);
+    assert_int_equal(serve_settings_read(3, (char *[]){serve, path, http}, arena, &settings), 2);
     arena_free(arena);
 }
 

@@ -48,7 +48,10 @@ def test_port_in_use(repositories):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = "127.0.0.1:%d" % taken.getsockname()[1]
         said = fail_to_serve("--model-repository", repositories("default"), "--http", address)
+        lines = fail_to_serve("--model-repository", repositories("default"), "--http", address,
+                              "--log-format", "json").splitlines()
     assert address in said and "in use" in said
+    assert [json.loads(line)["level"] for line in lines][-1] == "error"
 
 
 def test_unix_socket_in_use_and_stale(start_server, repositories, tmp_path):
