@@ -97,7 +97,7 @@ def test_usage_errors(args, says):
 @pytest.mark.parametrize("text, says", [
     ("workers: 2\nhtpp: x\n", r":2: .*htpp.*\"http\""),
     ("workers: many\n", r":1: .*workers"),
-    ("workers: 5000\n", r":1: .*workers.*out of range: from 0 to 1024"),
+    ("workers: 5000\n", r":1: .*workers.*from 0 to 1024, got 5000"),
     ("\nmax-body-size: 3XB\n", r":2: .*max-body-size.*\"3XB\""),
     ("idle-timeout: soon\n", r":1: .*idle-timeout.*expected a time"),
     ("log-format: xml\n", r":1: .*log-format.*text\|json"),
