@@ -2,6 +2,8 @@
  * defaults come to. */
 #include "cli/settings.h"
 
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -100,6 +102,10 @@ static enum status resolve_backend_dir(struct serve_settings *out, struct arena 
     }
     exe[n] = '\0';
     out->backend_dir = backend_dir_of(exe, arena);
+    char real[PATH_MAX];
+    if (out->backend_dir && realpath(out->backend_dir, real)) { /* for whoever reads the log */
+        out->backend_dir = arena_dup(arena, str_of(real)).ptr;
+    }
     return out->backend_dir ? ST_OK : error_set(err, ST_NO_MEMORY, "no memory for a path");
 }
 

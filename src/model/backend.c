@@ -2,6 +2,7 @@
 #include "model/backend.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,8 +24,12 @@ static void host_log(sluice_log_level level, const char *model, const char *text
         [SLUICE_LOG_DEBUG] = LOG_DEBUG,
     };
     bool known = (unsigned)level < sizeof(levels) / sizeof(levels[0]);
-    log_event(known ? levels[level] : LOG_INFO, "backend", LOG_TEXT_OF("model", model ? model : ""),
-              LOG_TEXT_OF("text", text ? text : ""));
+    enum log_level ours = known ? levels[level] : LOG_INFO;
+    if (!model || model[0] == '\0') { /* of the backend as a whole */
+        log_event(ours, "backend", LOG_TEXT_OF("text", text ? text : ""));
+        return;
+    }
+    log_event(ours, "backend", LOG_TEXT_OF("model", model), LOG_TEXT_OF("text", text ? text : ""));
 }
 
 const sluice_host *backend_host(void) {
@@ -168,7 +173,8 @@ static bool add_builtin(struct backends *backends, const sluice_backend *backend
     return true;
 }
 
-static bool list_names(struct backends *backends) {
+/* For messages. `reason`: why the directory could not be looked into, 0 where it could. */
+static bool list_names(struct backends *backends, int reason) {
     struct buf list;
     buf_init(&list, backends->arena, 64);
     for (size_t i = 0; i < backends->n; i++) {
@@ -177,13 +183,18 @@ static bool list_names(struct backends *backends) {
     if (backends->n == 0) {
         buf_printf(&list, "none");
     }
+    if (reason != 0) {
+        buf_printf(&list, "; %s: %s", backends->directory.ptr, strerror(reason));
+    }
     buf_add_char(&list, '\0');
     backends->list = str_make(list.data, list.len);
     return !list.failed;
 }
 
 static bool scan(struct backends *backends) {
-    DIR *dir = backends->directory.ptr ? opendir(backends->directory.ptr) : NULL;
+    bool wanted = backends->directory.ptr != NULL;
+    DIR *dir = wanted ? opendir(backends->directory.ptr) : NULL;
+    int reason = wanted && !dir ? errno : 0;
     bool ok = true;
     if (dir) {
         for (struct dirent *entry = readdir(dir); entry && ok; entry = readdir(dir)) {
@@ -194,7 +205,7 @@ static bool scan(struct backends *backends) {
     if (ok && backends->n > 0) {
         qsort(backends->items, backends->n, sizeof(*backends->items), compare_names);
     }
-    return ok && list_names(backends);
+    return ok && list_names(backends, reason);
 }
 
 struct backends *backends_new(const char *directory, const sluice_backend *const *builtin,

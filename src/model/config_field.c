@@ -35,7 +35,7 @@ static void names_of(enum config_message message, const char *names[N_FIELDS + 1
 static void warn(const struct doc_node *node, const char *why) {
     struct error where;
     doc_error(node, &where, "has no effect: %s", why);
-    log_event(LOG_WARNING, "configuration", LOG_TEXT_OF("field", where.text));
+    log_event(LOG_WARNING, "configuration", LOG_TEXT_OF("text", where.text));
 }
 
 static enum status check_inner(const struct doc_node *node, enum config_message message,

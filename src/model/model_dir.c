@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/doc.h"
 #include "base/log.h"
@@ -192,12 +193,13 @@ static enum status choose_versions(struct arena *arena, struct model *model,
     }
     if (found->n == 0) {
         return error_set(err, ST_BAD_MODEL,
-                         "%s has no version: expected a directory named by a number from 1 on",
+                         "%s has no version: expected a directory named by a number from 1 on, "
+                         "without leading zeros",
                          model->directory.ptr);
     }
-    return error_set(err, ST_BAD_MODEL,
-                     "none of the %zu versions in %s is one that version_policy names", found->n,
-                     model->directory.ptr);
+    return error_set(
+        err, ST_BAD_MODEL, "%s has none of the versions that version_policy names, but %s%" PRIu64,
+        model->directory.ptr, found->n > 1 ? "others, up to " : "", found->items[found->n - 1]);
 }
 
 enum status model_inspect(struct arena *arena, struct model *model, struct error *err) {
@@ -285,13 +287,21 @@ static struct str default_file(struct arena *arena, const struct model *model, u
     return file_in(arena, model, number, "model", extensions[0]);
 }
 
+/* A backend's library may know a number for it, and no word. */
+static enum status check_readable(const char *path, struct error *err) {
+    if (model_dir_exists(path) || access(path, R_OK) == 0) {
+        return ST_OK;
+    }
+    return error_set(err, ST_BAD_MODEL, "%s: cannot be read: %s", path, strerror(errno));
+}
+
 enum status model_locate(struct arena *arena, struct backends *backends, const struct model *model,
                          uint64_t number, const sluice_backend **backend, struct str *path,
                          struct error *err) {
     if (model->file_backend) {
         *backend = model->file_backend;
         *path = model->source;
-        return ST_OK;
+        return check_readable(path->ptr, err);
     }
     enum status st = find_backend(arena, backends, model, number, backend, err);
     if (st != ST_OK) {
@@ -309,5 +319,5 @@ enum status model_locate(struct arena *arena, struct backends *backends, const s
                          "%s: %s (default_model_filename in config.pbtxt can name another file)",
                          path->ptr, strerror(errno));
     }
-    return ST_OK;
+    return check_readable(path->ptr, err);
 }

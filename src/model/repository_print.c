@@ -49,7 +49,8 @@ static void print_batching(const struct model_config *config, struct buf *out) {
     buf_printf(out, "  batching   up to %" PRIu64 " in the first dimension: %s\n",
                config->max_batch_size, config->batch_reason);
     if (config->has_dynamic_batching && config->max_queue_delay_us > 0) {
-        buf_printf(out, "  delay      up to %" PRIu64 " us\n", config->max_queue_delay_us);
+        buf_printf(out, "  delay      up to %" PRIu64 " us; kept, requests are not batched yet\n",
+                   config->max_queue_delay_us);
     }
 }
 

@@ -228,6 +228,9 @@ static const struct failing failings[] = {
     {{"r/x/1/model.fake", "input { name: \"q\" }", ""}, "no input of that name; it has \"x\""},
     {{"r/x/1/model.fake", "max_batch_size: -1", ""}, "config.pbtxt:1: max_batch_size"},
     {{"r/x/y/model.fake", "", ""}, "r/x has no version"},
+    {{"r/x/01/model.fake", "", ""}, "without leading zeros"},
+    {{"r/x/5/model.fake", "version_policy { specific { versions: 7 } }", ""},
+     "none of the versions that version_policy names, but 5"},
 };
 
 static void a_failure_leaves_the_others_serving(void **state) {

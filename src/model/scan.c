@@ -122,8 +122,9 @@ static enum status scan_file(struct model_list *list, struct str name, const cha
     const sluice_backend *backend = backends_find(list->backends, file_has_extension, &file);
     if (!backend) {
         return error_set(err, ST_BAD_CONFIG,
-                         "%s: no installed backend knows files of this kind (installed: %s)", path,
-                         backends_list(list->backends));
+                         "%s: no installed backend knows files of this kind (installed in "
+                         "--backend-dir: %s)",
+                         path, backends_list(list->backends));
     }
     struct str stem = str_make(file.name.ptr, file.name.len - file.extension.len);
     return add(list, name.ptr ? name : stem, path, backend, err);
