@@ -178,6 +178,29 @@ static void a_full_queue_refuses(void **state) {
     rig_close(&rig);
 }
 
+/* The first call may still be in the queue, because the instance's thread has yet to wake up. */
+static void send_two_at_once(struct rig *rig) {
+    atomic_store(&rig->model->shut, true);
+    rig_send(rig, 0);
+    rig_send(rig, 1);
+    rig_await_started(rig, 1);
+    struct rig_call *refused = rig_send(rig, 2);
+    assert_int_equal(refused->n_done, 1);
+    atomic_store(&rig->model->shut, false);
+}
+
+static void what_an_idle_instance_will_take_fills_no_queue(void **state) {
+    static struct rig rig;
+    (void)state;
+    struct model_config config = {.run_on = RUN_ON_INSTANCE, .max_queue_size = 1};
+    rig_open(&rig, &config, 100);
+    rig_run(&rig, send_two_at_once, 3);
+    assert_echoed(&rig.calls[0]);
+    assert_echoed(&rig.calls[1]);
+    assert_int_equal(rig.calls[2].error.status, ST_QUEUE_FULL);
+    rig_close(&rig);
+}
+
 static void send_past_a_busy_instance(struct rig *rig) {
     struct instance *instance = instance_claim(rig->version);
     assert_non_null(instance);
@@ -372,6 +395,7 @@ int main(void) {
         cmocka_unit_test(a_large_request_never_runs_on_the_worker),
         cmocka_unit_test(first_come_first_served),
         cmocka_unit_test(a_full_queue_refuses),
+        cmocka_unit_test(what_an_idle_instance_will_take_fills_no_queue),
         cmocka_unit_test(a_released_instance_wakes_who_waits),
         cmocka_unit_test(the_worker_does_not_overtake_the_queue),
         cmocka_unit_test(cancelled_calls_are_dropped_or_told),

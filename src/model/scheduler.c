@@ -55,10 +55,26 @@ static void append(struct scheduler *scheduler, struct call *call) {
     count(scheduler, counted(scheduler) + 1);
 }
 
+/* Instances that nobody runs on: as many of the calls in the queue only wait for a thread to wake up
+ * and take them. */
+static size_t n_idle(struct model_version *version) {
+    size_t n = 0;
+    for (size_t i = 0; i < version->n_instances; i++) {
+        n += !atomic_load_explicit(&version->instances[i].busy, memory_order_relaxed);
+    }
+    return n;
+}
+
+static bool is_full(struct scheduler *scheduler, struct model_version *version) {
+    size_t queued = counted(scheduler);
+    return scheduler->limit > 0 && queued >= scheduler->limit &&
+           queued - scheduler->limit >= n_idle(version);
+}
+
 enum status scheduler_push(struct scheduler *scheduler, struct call *call, struct error *err) {
     lock_take(&scheduler->lock);
     assert(!scheduler->ending);
-    bool full = scheduler->limit > 0 && counted(scheduler) >= scheduler->limit;
+    bool full = is_full(scheduler, call->version);
     if (!full) {
         append(scheduler, call);
     }

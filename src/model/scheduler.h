@@ -16,7 +16,7 @@ struct scheduler {
     struct lock_cond work; /* calls or an instance may have become available, or the end */
     struct call *head, *tail;
     atomic_size_t n_queued; /* changed under the lock; read by the path that wants to avoid it */
-    size_t limit;           /* 0: none */
+    size_t limit;           /* of calls that wait while no instance is idle; 0: none */
     bool ending;
 };
 
@@ -29,7 +29,8 @@ static inline bool scheduler_is_empty(struct scheduler *scheduler) {
     return atomic_load_explicit(&scheduler->n_queued, memory_order_seq_cst) == 0;
 }
 
-/* Puts the call at the end and wakes an instance. Returns: ST_QUEUE_FULL. Thread: any. */
+/* Puts the call at the end and wakes an instance. What an idle instance is about to take does not
+ * count against the limit. Returns: ST_QUEUE_FULL. Thread: any. */
 enum status scheduler_push(struct scheduler *scheduler, struct call *call, struct error *err)
     __attribute__((warn_unused_result));
 /* Takes the call back. Returns: false when an instance has it already. Thread: any. */
