@@ -55,8 +55,8 @@ static void append(struct scheduler *scheduler, struct call *call) {
     count(scheduler, counted(scheduler) + 1);
 }
 
-/* Instances that nobody runs on: as many of the calls in the queue only wait for a thread to wake up
- * and take them. */
+/* Instances that nobody runs on: as many of the calls in the queue only wait for a thread to wake
+ * up and take them. */
 static size_t n_idle(struct model_version *version) {
     size_t n = 0;
     for (size_t i = 0; i < version->n_instances; i++) {
