@@ -14,7 +14,7 @@ import time
 import numpy
 
 from ask import Client
-from draw import bold, dim, rows
+from draw import bad, bold, dim, good, rows
 
 PICTURE_COLUMNS = 16
 PER_ROW = 4
@@ -51,6 +51,13 @@ def best(outputs):
     return digit, probabilities[digit]
 
 
+def verdict(truth, digit, milliseconds):
+    """Padded before it is coloured: escape codes have no width."""
+    word, colour = ("right", good) if truth == digit else (f"but a {truth}", bad)
+    time_text = f", {milliseconds:.2f} ms"
+    return colour(word) + f"{time_text:<{PICTURE_COLUMNS - len(word)}}"
+
+
 def show(title, sentence, answers):
     """A row of pictures, with what the model said under each."""
     print(f"\n{bold(title)}  {dim(sentence)}\n")
@@ -58,11 +65,10 @@ def show(title, sentence, answers):
         group = answers[start:start + PER_ROW]
         for line in zip(*(rows(picture) for picture, *_ in group)):
             print("   " + "    ".join(line))
-        for write in (lambda truth, digit, share, ms: f"it is {digit} ({share:.0%})",
-                      lambda truth, digit, share, ms:
-                      f"{'right' if truth == digit else f'wrong: {truth}'}, {ms:.2f} ms"):
-            print("   " + "    ".join(f"{write(*rest):<{PICTURE_COLUMNS}}"
-                                      for _, *rest in group).rstrip())
+        print("   " + "    ".join(f"{f'it is {digit} ({share:.0%})':<{PICTURE_COLUMNS}}"
+                                  for _, _, digit, share, _ in group).rstrip())
+        print("   " + "    ".join(verdict(truth, digit, milliseconds)
+                                  for _, truth, digit, _, milliseconds in group).rstrip())
 
 
 def classify(client, ask, pictures, labels):
@@ -75,21 +81,25 @@ def classify(client, ask, pictures, labels):
 
 
 def accuracy(client, name, shape, pictures, labels):
-    """The whole held-out set, one picture a request, in binary. Prints accuracy and times."""
-    right, times = 0, []
-    for picture, label in zip(pictures, labels):
-        digit, _ = best(client.binary(name, shape, picture.reshape(-1).tolist()))
-        right += digit == int(label)
-        times.append(client.seconds * 1e3)
-    times.sort()
-    print(f"\n{bold('The whole held-out set')}: {right} of {len(labels)} right "
-          f"({right / len(labels):.1%}); median {statistics.median(times):.2f} ms a request, "
-          f"99 % below {times[int(len(times) * 0.99)]:.2f} ms, Python's share included.")
+    """The whole held-out set, one picture a request, in binary. Prints accuracy, times, and the first
+    of the mistakes."""
+    answers = classify(client, lambda values: client.binary(name, shape, values), pictures, labels)
+    wrong = [answer for answer in answers if answer[1] != answer[2]]
+    times = sorted(milliseconds for *_, milliseconds in answers)
+    right = len(answers) - len(wrong)
+    if wrong:
+        show("Mistakes", f"the first of {len(wrong)} in {len(answers)} digits it had not seen",
+             wrong[:PER_ROW])
+    print(f"\n{bold('The whole held-out set')}  {right} of {len(answers)} right "
+          f"({right / len(answers):.1%})\n{dim('a request')}  median {statistics.median(times):.2f} ms, "
+          f"99 % below {times[int(len(times) * 0.99)]:.2f} ms, Python's share included")
 
 
 def main(program, model, heldout):
     data = numpy.load(heldout)
     pictures, labels = data["images"].astype(numpy.float32), data["labels"]
+    digit = pathlib.Path(model).with_name("digit.npy")
+    numpy.save(digit, pictures[:1])
     server = Server(program, model)
     try:
         client = Client("127.0.0.1", server.port, "digits")
@@ -108,7 +118,7 @@ def main(program, model, heldout):
         server.stop()
     print(f"\nTo keep a server running:\n\n    {program} serve digits={model}\n\nand, in another "
           f"terminal:\n\n    curl -s http://127.0.0.1:8000/v2/models/digits\n"
-          f"    {program} infer --help\n")
+          f"    {program} infer http://127.0.0.1:8000 digits --input image=@{digit}\n")
 
 
 if __name__ == "__main__":

@@ -40,3 +40,11 @@ def bold(text):
 
 def dim(text):
     return f"\x1b[2m{text}\x1b[0m" if has_colour() else text
+
+
+def good(text):
+    return f"\x1b[32m{text}\x1b[0m" if has_colour() else text
+
+
+def bad(text):
+    return f"\x1b[1;31m{text}\x1b[0m" if has_colour() else text
