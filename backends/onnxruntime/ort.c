@@ -127,10 +127,10 @@ out:
 }
 
 /* From 1.29 on the library reports to its makers unless told not to: it keeps an identifier in the
- * user's home and sends events about models over the network. A server of other people's models does
- * neither. Only the variable is heard before the environment makes its first report; one that is set
- * already is the operator's word. As the only change of the environment in the process it frees no
- * text that another thread may be reading. */
+ * user's home and sends events about models over the network. A server of other people's models
+ * does neither. Only the variable is heard before the environment makes its first report; one that
+ * is set already is the operator's word. As the only change of the environment in the process it
+ * frees no text that another thread may be reading. */
 static void telemetry_off(void) {
     setenv("ORT_DISABLE_TELEMETRY", "1", 0);
 }

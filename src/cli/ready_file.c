@@ -1,5 +1,5 @@
-/* Writing the ready file, and removing it. A server may run as root: it refuses to replace or remove
- * what is no file of ours, as renaming over /dev/null would. */
+/* Writing the ready file, and removing it. A server may run as root: it refuses to replace or
+ * remove what is no file of ours, as renaming over /dev/null would. */
 #include "cli/ready_file.h"
 
 #include <errno.h>
