@@ -131,8 +131,8 @@ static void on_signal(uv_signal_t *handle, int signum) {
     self->draining = true;
     self->drain_until_ns = clock_now_ns() + self->settings->drain_timeout_ns;
     ready_file_remove(self->settings->ready_file);
+    http_server_drain(self->http); /* first: who sees 503 shall see `Connection: close` too */
     http_api_drain(&self->api);
-    http_server_drain(self->http);
     uv_timer_start(&self->drain_timer, on_drain_timer, 0, POLL_MS);
 }
 

@@ -145,7 +145,7 @@ void http_conn_next(struct http_conn *conn) {
     struct http_call *call = conn->call;
     conn->call = NULL;
     http_call_end(call);
-    if (!conn->last && !conn->shard->draining) {
+    if (!conn->last && !http_shard_is_draining(conn->shard)) {
         http_conn_set_state(conn, HTTP_CONN_IDLE);
         if (conn->stash && !conn->consuming) {
             http_shard_make_ready(conn->shard, conn);

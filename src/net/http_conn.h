@@ -132,7 +132,7 @@ struct http_shard {
     char common[HTTP1_COMMON_BYTES];
     struct str common_text;
     time_t common_second;
-    bool begun, draining, stopping, done;
+    bool begun, stopping, done;
     struct worker_msg drain_msg, stop_msg, done_msg;
     _Atomic uint64_t load;      /* connections given to it */
     _Atomic uint64_t in_flight; /* exchanges */
@@ -149,12 +149,17 @@ struct http_server {
     size_t next_shard; /* where the search for the least loaded one begins */
     struct listener **listeners;
     size_t n_listeners;
-    size_t n_open; /* listeners and shards that are not yet stopped */
-    bool draining, stopping;
+    size_t n_open;        /* listeners and shards that are not yet stopped */
+    atomic_bool draining; /* seen by all workers at once, before any of them closes what is idle */
+    bool stopping;
     void (*done)(void *cookie);
     void *cookie;
     _Atomic uint64_t n_conns;
 };
+
+static inline bool http_shard_is_draining(const struct http_shard *shard) {
+    return atomic_load_explicit(&shard->server->draining, memory_order_relaxed);
+}
 
 /* ---- http_conn.c: a connection's life -------------------------------------------------------- */
 

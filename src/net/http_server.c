@@ -143,10 +143,10 @@ enum status http_server_listen(struct http_server *server, const struct address 
 }
 
 void http_server_drain(struct http_server *server) {
-    if (server->draining || server->stopping) {
+    if (atomic_load(&server->draining) || server->stopping) {
         return;
     }
-    server->draining = true;
+    atomic_store(&server->draining, true);
     for (size_t i = 0; i < server->n_shards; i++) {
         worker_post(server->shards[i].worker, &server->shards[i].drain_msg);
     }

@@ -78,14 +78,12 @@ static void end_if_over(struct http_shard *shard) {
 static bool has_unread(const struct http_conn *conn) {
     uv_os_fd_t fd;
     char byte;
-    return uv_fileno(&conn->uv.handle, &fd) == 0 &&
-           recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+    return uv_fileno(&conn->uv.handle, &fd) == 0 && recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
 static void run_drain(struct worker_msg *msg) {
     struct http_shard *shard =
         (struct http_shard *)(void *)((char *)msg - offsetof(struct http_shard, drain_msg));
-    shard->draining = true;
     for (struct http_conn *conn = shard->conns; conn; conn = conn->next) {
         bool idle = conn->state == HTTP_CONN_IDLE && !conn->flushing && !conn->stash;
         if (idle && !has_unread(conn)) {

@@ -224,9 +224,9 @@ static void decide(struct http_conn *conn, struct http_call *call, bool close) {
     const struct http_head *head = &call->exchange.head;
     bool whole = conn->state == HTTP_CONN_WAIT;
     bool skips = conn->state == HTTP_CONN_BODY && !conn->last && !close && head->keep_alive &&
-                 !conn->shard->draining && http_receive_may_skip(call);
-    conn->last =
-        conn->last || close || conn->shard->draining || !head->keep_alive || !(whole || skips);
+                 !http_shard_is_draining(conn->shard) && http_receive_may_skip(call);
+    conn->last = conn->last || close || http_shard_is_draining(conn->shard) || !head->keep_alive ||
+                 !(whole || skips);
     /* A client that said it would close, and whose request is whole, sends nothing more. */
     conn->clean_end = whole && !head->keep_alive && conn->ahead == 0 && !conn->stash;
     http_conn_set_state(conn, skips ? HTTP_CONN_REPLY_SKIP : HTTP_CONN_REPLY);
