@@ -16,8 +16,9 @@ if(TARGET sluice)
     install(TARGETS sluice RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
 
+# Not client.h: it is of no use before its library is installed too.
 install(DIRECTORY include/sluice DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
-    FILES_MATCHING PATTERN "*.h")
+    FILES_MATCHING PATTERN "*.h" PATTERN "client.h" EXCLUDE)
 
 get_property(backends GLOBAL PROPERTY sluice_backends)
 if(backends)

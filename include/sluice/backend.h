@@ -4,7 +4,9 @@
  *
  * A backend is a file `libsluice_NAME.so` in the server's --backend-dir. It exports one function,
  * sluice_backend_entry, which returns a table of functions. Models name it in config.pbtxt with
- * `backend: "NAME"`, NAME being [a-z0-9_-]+.
+ * `backend: "NAME"`, NAME being [a-z0-9_-]+. Nothing is linked with it:
+ *
+ *     cc -std=c11 -fPIC -shared -fvisibility=hidden -I PREFIX/include my.c -o libsluice_my.so
  *
  * Life, in order, each step undone by its counterpart:
  *
@@ -81,7 +83,9 @@ typedef struct sluice_model_args {
     size_t size;
     const char *name;
     uint64_t version;
-    const char *path;        /* the model's file, or its version directory where there is no file */
+    /* The model's file, or its version directory where there is no file; as the server's command
+     * line leads to it, perhaps relative to the working directory. */
+    const char *path;
     const char *directory;   /* the model's own directory; "" for a single file */
     uint64_t max_batch_size; /* from config.pbtxt; UINT64_MAX: nothing was configured */
     /* How many threads one execution should use at most, >= 1: from the cgroup's quota, the
