@@ -106,9 +106,10 @@ fuzz: build-fuzz ## each fuzzer for FUZZ_SECONDS (600)
 
 # ---- speed, style, the rest ----------------------------------------------------------------------
 
-bench: all ## measure against the floors of this machine
+bench: all ## measure against the floors of this machine; count instructions
 	@tools/bootstrap bench
 	@PATH="$(CURDIR)/.deps/sysroot/usr/sbin:$$PATH" bench/run
+	@bench/instructions
 
 lint: tools all ## layers, text, format, public headers, clang-tidy
 	@tools/lint $(BUILD)
