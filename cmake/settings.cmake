@@ -22,7 +22,8 @@ target_compile_definitions(sluice_settings INTERFACE _GNU_SOURCE
     SLUICE_VERSION="${PROJECT_VERSION}")
 target_compile_options(sluice_settings INTERFACE
     -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wstrict-prototypes
-    -Wswitch-enum -Wvla -Werror -fno-omit-frame-pointer)
+    -Wswitch-enum -Wvla -Werror -fno-omit-frame-pointer
+    "-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=") # assertions name files as the repository does
 target_link_libraries(sluice_settings INTERFACE Threads::Threads)
 
 if(SLUICE_SANITIZE OR SLUICE_FUZZ)
