@@ -16,12 +16,8 @@ static enum status read_all(struct arena *arena, FILE *file, const char *path, s
                             struct error *err) {
     size_t n = 0, room = FIRST_BYTES;
     char *data = arena_alloc(arena, room);
-    while (data) {
-        size_t got = fread(data + n, 1, room - n, file);
-        n += got;
-        if (got == 0) {
-            break;
-        }
+    while (data && !feof(file) && !ferror(file)) {
+        n += fread(data + n, 1, room - n, file);
         if (n == room) {
             data = arena_realloc(arena, data, room, room * 2);
             room *= 2;

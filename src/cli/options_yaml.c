@@ -6,7 +6,7 @@
 #include "base/str.h"
 #include "cli/options.h"
 
-enum { SECONDS_MAX = 1000000000 };
+static const double SECONDS_MAX = 1e9;
 
 /* What option_set_text or option_set_number found wrong, said with file, line and key. */
 static enum status located(const struct doc_node *node, enum status status, struct error *err) {
@@ -22,7 +22,7 @@ static enum status read_seconds(struct options *options, size_t index, const str
         return status;
     }
     if (!(seconds >= 0 && seconds <= SECONDS_MAX)) {
-        return doc_error(node, err, "expected 0 to %d seconds, got %g", SECONDS_MAX, seconds);
+        return doc_error(node, err, "expected 0 to %.0f seconds, got %g", SECONDS_MAX, seconds);
     }
     return located(node, option_set_number(options, index, (uint64_t)(seconds * 1e9), err), err);
 }
