@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/ready_file.h"
 #include "loop/clock.h"
+#include "net/budget.h"
 #include "net/descriptors.h"
 #include "net/http_server.h"
 #include "serve/http_api.h"
@@ -29,6 +30,7 @@ struct serve_process {
     struct repository *repository;
     atomic_bool loaded;
     struct worker_msg loaded_msg;
+    struct net_budget budget;
     struct http_api api;
     struct http_server *http;
     struct address addresses[MAX_ADDRESSES];
@@ -161,8 +163,6 @@ static struct http_limits limits_of(const struct serve_settings *settings) {
         .max_header_bytes = settings->max_header_size,
         .max_body_bytes = settings->max_body_size,
         .request_memory_bytes = settings->request_memory,
-        .body_memory_bytes = settings->body_memory,
-        .max_connections = settings->max_connections,
         .idle_timeout_ns = settings->idle_timeout_ns,
         .header_timeout_ns = settings->header_timeout_ns,
         .body_timeout_ns = settings->body_timeout_ns,
@@ -184,6 +184,7 @@ static enum status start_http(struct serve_process *self, struct error *err) {
         .server_version = SLUICE_VERSION,
     };
     struct http_server_options options = {.limits = limits_of(settings),
+                                          .budget = &self->budget,
                                           .handler = http_api_handler(&self->api),
                                           .workers = self->workers,
                                           .n_workers = self->n_workers,
@@ -302,7 +303,12 @@ static void take_apart(struct serve_process *self) {
 
 enum status serve_process_run(const struct serve_settings *settings,
                               const struct repository_options *models, struct error *err) {
-    struct serve_process self = {.settings = settings, .loaded_msg = {.run = on_loaded}};
+    struct serve_process self = {
+        .settings = settings,
+        .loaded_msg = {.run = on_loaded},
+        .budget = {.body_memory_bytes = settings->body_memory,
+                   .max_connections = settings->max_connections},
+    };
     enum status st = start(&self, models, err);
     if (st == ST_OK) {
         worker_run(self.main);

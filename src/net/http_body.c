@@ -23,15 +23,6 @@ enum {
 
 /* ---- the budget ------------------------------------------------------------------------------ */
 
-static bool budget_take(struct body_budget *budget, uint64_t n_bytes) {
-    uint64_t used = atomic_fetch_add_explicit(&budget->used, n_bytes, memory_order_relaxed);
-    if (used <= budget->limit && n_bytes <= budget->limit - used) {
-        return true;
-    }
-    atomic_fetch_sub_explicit(&budget->used, n_bytes, memory_order_relaxed);
-    return false;
-}
-
 /* The most bytes that this body can be. */
 static size_t most_bytes(const struct http_body *body) {
     bool known = !body->inflate && body->length != UINT64_MAX;
@@ -49,13 +40,13 @@ static enum status grant(struct http_body *body, size_t wanted, struct error *er
                   : body->len < LARGEST_STEP / STEP_RATIO ? body->len * STEP_RATIO
                                                           : LARGEST_STEP;
     step = step < need ? need : step < most ? step : most;
-    if (!budget_take(body->means.budget, step)) {
+    if (!net_budget_take(body->means.budget, step)) {
         step = need;
-        if (!budget_take(body->means.budget, step)) {
+        if (!net_budget_take(body->means.budget, step)) {
             return error_set(err, ST_OVERLOADED,
                              "the bodies in flight fill the %llu bytes that they may take "
                              "(--body-memory)",
-                             (unsigned long long)body->means.budget->limit);
+                             (unsigned long long)body->means.budget->body_memory_bytes);
         }
     }
     body->granted += step;
@@ -273,8 +264,7 @@ void http_body_release(struct http_body *body, uint64_t now_ns) {
         body_pool_give(body->means.pool, body->block, body->block_bytes, now_ns);
     }
     if (body->granted > FREE_BYTES) {
-        atomic_fetch_sub_explicit(&body->means.budget->used, body->granted - FREE_BYTES,
-                                  memory_order_relaxed);
+        net_budget_give(body->means.budget, body->granted - FREE_BYTES);
     }
     if (body->len > 0) {
         metric_add(METRIC_BODY_BYTES_IN_FLIGHT, -(int64_t)body->len);

@@ -6,7 +6,6 @@
 #ifndef SLUICE_NET_HTTP_BODY_H
 #define SLUICE_NET_HTTP_BODY_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,20 +14,15 @@
 #include "base/status.h"
 #include "base/str.h"
 #include "net/body_pool.h"
+#include "net/budget.h"
 #include "wire/content_coding.h"
 #include "wire/inflate.h"
-
-/* The memory of all bodies in flight, over all workers. */
-struct body_budget {
-    _Atomic uint64_t used;
-    uint64_t limit;
-};
 
 /* What a body is made with; lives longer than it. */
 struct body_means {
     struct arena *arena; /* for a small body */
     struct body_pool *pool;
-    struct body_budget *budget;
+    struct net_budget *budget;
 };
 
 struct http_body {

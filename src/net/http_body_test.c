@@ -18,21 +18,21 @@ enum { TEXT_BYTES = 3 << 20 };
 struct bench {
     struct arena *arena;
     struct body_pool pool;
-    struct body_budget budget;
+    struct net_budget budget;
     struct body_means means;
     struct http_body body;
     struct error err;
 };
 
 static void bench_init(struct bench *bench, uint64_t budget) {
-    *bench = (struct bench){.arena = arena_new(NULL, 0), .budget = {.limit = budget}};
+    *bench = (struct bench){.arena = arena_new(NULL, 0), .budget = {.body_memory_bytes = budget}};
     body_pool_init(&bench->pool, 64 << 20);
     bench->means = (struct body_means){bench->arena, &bench->pool, &bench->budget};
 }
 
 static void bench_fini(struct bench *bench) {
     http_body_release(&bench->body, 0);
-    assert_true(bench->budget.used == 0);
+    assert_true(bench->budget.n_body_bytes == 0);
     assert_int_equal(metric_read(METRIC_BODY_BYTES_IN_FLIGHT), 0);
     body_pool_fini(&bench->pool);
     arena_free(bench->arena);
@@ -191,7 +191,7 @@ static void a_bomb_takes_no_more_than_its_limit(void **state) {
     struct body_plan plan = {.length = n, .max_bytes = 1 << 20, .coding = HTTP_GZIP};
     assert_int_equal(http_body_begin(&bench.body, &bench.means, &plan, &bench.err), ST_OK);
     assert_int_equal(add(&bench, packed, n, n), ST_BODY_TOO_LARGE);
-    assert_true(bench.budget.used <= 1 << 20);
+    assert_true(bench.budget.n_body_bytes <= 1 << 20);
     assert_true(bench.body.cap <= 2 << 20);
     bench_fini(&bench);
 }
@@ -219,15 +219,15 @@ static void the_budget_is_asked_for_what_comes(void **state) {
     bench_init(&bench, 1 << 20);
     struct body_plan plan = {.length = TEXT_BYTES, .max_bytes = TEXT_BYTES};
     assert_int_equal(http_body_begin(&bench.body, &bench.means, &plan, &bench.err), ST_OK);
-    assert_true(bench.budget.used == 0);
+    assert_true(bench.budget.n_body_bytes == 0);
     assert_int_equal(http_body_add(&bench.body, str_make(text, 1000), &bench.err), ST_OK);
-    assert_true(bench.budget.used == 0);
+    assert_true(bench.budget.n_body_bytes == 0);
     assert_int_equal(http_body_add(&bench.body, str_make(text, 2000), &bench.err), ST_OK);
-    assert_true(bench.budget.used >= 3000 - 2048 && bench.budget.used <= 1 << 17);
+    assert_true(bench.budget.n_body_bytes >= 3000 - 2048 && bench.budget.n_body_bytes <= 1 << 17);
     enum status st = add(&bench, text, TEXT_BYTES - 3000, 10000);
     assert_int_equal(st, ST_OVERLOADED);
     assert_true(bench.body.len > (1 << 20) - 10000); /* up to the last bytes of it */
-    assert_true(bench.budget.used <= 1 << 20);
+    assert_true(bench.budget.n_body_bytes <= 1 << 20);
 
     struct http_body second; /* a small one is free */
     plan = (struct body_plan){.length = 2000, .max_bytes = TEXT_BYTES};

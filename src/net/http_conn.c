@@ -37,7 +37,7 @@ void http_conn_set_state(struct http_conn *conn, enum http_conn_state state) {
 static void conn_free(struct http_conn *conn) {
     struct http_shard *shard = conn->shard;
     atomic_fetch_sub_explicit(&shard->load, 1, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&shard->server->n_conns, 1, memory_order_relaxed);
+    net_budget_disconnect(shard->server->budget);
     free(conn->stash);
     free(conn);
 }
@@ -68,7 +68,7 @@ static int handle_open(struct http_conn *conn) {
 
 /* One connection too many. */
 static void refuse(struct http_conn *conn) {
-    const struct http_limits *limits = &conn->shard->server->limits;
+    const struct net_budget *budget = conn->shard->server->budget;
     struct error err;
     conn->call = http_call_new(conn);
     if (!conn->call) {
@@ -78,7 +78,7 @@ static void refuse(struct http_conn *conn) {
     http_conn_set_state(conn, HTTP_CONN_HEAD);
     error_set(&err, ST_TOO_MANY_CONNECTIONS,
               "this server takes at most %llu connections (--max-connections)",
-              (unsigned long long)limits->max_connections);
+              (unsigned long long)budget->max_connections);
     http_reply_error(&conn->call->exchange, &err, NULL, 0);
 }
 

@@ -143,7 +143,7 @@ struct http_server {
     struct http_handler handler;
     const char *server_name;
     struct worker *acceptor;
-    struct body_budget budget;
+    struct net_budget *budget;
     struct http_shard *shards;
     size_t n_shards;
     size_t next_shard; /* where the search for the least loaded one begins */
@@ -154,7 +154,6 @@ struct http_server {
     bool stopping;
     void (*done)(void *cookie);
     void *cookie;
-    _Atomic uint64_t n_conns;
 };
 
 static inline bool http_shard_is_draining(const struct http_shard *shard) {

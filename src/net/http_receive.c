@@ -13,7 +13,7 @@ static void body_begin(struct http_conn *conn) {
     struct http_call *call = conn->call;
     struct http_exchange *exchange = &call->exchange;
     struct http_shard *shard = conn->shard;
-    struct body_means means = {exchange->arena, &shard->pool, &shard->server->budget};
+    struct body_means means = {exchange->arena, &shard->pool, shard->server->budget};
     uint64_t length = exchange->head.content_length;
     length = length < UINT64_MAX ? length : UINT64_MAX - 1; /* which is far over any limit too */
     struct body_plan plan = {

@@ -26,7 +26,7 @@ enum status http_server_new(const struct http_server_options *options, struct ht
         .handler = options->handler,
         .server_name = options->server_name,
         .acceptor = options->acceptor,
-        .budget = {.limit = options->limits.body_memory_bytes},
+        .budget = options->budget,
         .shards = shards,
         .n_shards = options->n_workers,
     };
@@ -75,20 +75,17 @@ static void run_open(struct worker_msg *msg) {
 
 static void on_accept(void *cookie, int fd, int family) {
     struct http_server *server = cookie;
-    uint64_t n = atomic_fetch_add_explicit(&server->n_conns, 1, memory_order_relaxed);
-    uint64_t most = server->limits.max_connections;
-    bool refused = n >= most;
-    struct http_conn *conn =
-        !refused || n - most < REFUSALS_AT_ONCE ? calloc(1, sizeof(*conn)) : NULL;
+    uint64_t n_over = net_budget_connect(server->budget);
+    struct http_conn *conn = n_over <= REFUSALS_AT_ONCE ? calloc(1, sizeof(*conn)) : NULL;
     if (!conn) {
         close(fd);
-        atomic_fetch_sub_explicit(&server->n_conns, 1, memory_order_relaxed);
+        net_budget_disconnect(server->budget);
         return;
     }
     conn->shard = shard_choose(server);
     conn->fd = fd;
     conn->is_unix = family == AF_UNIX;
-    conn->refused = refused;
+    conn->refused = n_over > 0;
     conn->msg.run = run_open;
     atomic_fetch_add_explicit(&conn->shard->load, 1, memory_order_relaxed);
     if (conn->shard->worker == server->acceptor) {

@@ -28,6 +28,7 @@
 #include "base/str.h"
 #include "loop/worker.h"
 #include "net/address.h"
+#include "net/budget.h"
 #include "tensor/tensor.h"
 #include "wire/content_coding.h"
 #include "wire/http1_request.h"
@@ -89,8 +90,6 @@ struct http_limits {
     size_t max_header_bytes;       /* request line and fields together: 431 */
     uint64_t max_body_bytes;       /* 413 */
     uint64_t request_memory_bytes; /* of one exchange's arena: 503 */
-    uint64_t body_memory_bytes;    /* bodies in flight over all connections: 503 */
-    uint64_t max_connections;      /* 503 to those above, then close */
     uint64_t idle_timeout_ns;      /* between requests: close */
     uint64_t header_timeout_ns;    /* first byte to end of head: 408 */
     uint64_t body_timeout_ns;      /* between two pieces of a body, and see min_body_rate: 408 */
@@ -101,6 +100,7 @@ struct http_limits {
 
 struct http_server_options {
     struct http_limits limits;
+    struct net_budget *budget; /* bodies or connections past it: 503 */
     struct http_handler handler;
     struct worker *const *workers; /* connections go to the one with the fewest */
     size_t n_workers;

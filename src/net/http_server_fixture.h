@@ -40,6 +40,7 @@ struct test_later {
 
 struct test_server {
     struct http_server *server;
+    struct net_budget budget;
     struct worker *workers[TEST_WORKERS];
     struct address bound;
     char *big;
@@ -187,8 +188,6 @@ static inline struct http_limits test_limits(void) {
     return (struct http_limits){
         .max_header_bytes = 4096,
         .max_body_bytes = 16 << 20,
-        .body_memory_bytes = 64 << 20,
-        .max_connections = 1000,
         .idle_timeout_ns = 60 * second,
         .header_timeout_ns = 60 * second,
         .body_timeout_ns = 60 * second,
@@ -198,11 +197,16 @@ static inline struct http_limits test_limits(void) {
     };
 }
 
-static inline void test_server_start(struct test_server *server, const struct http_limits *limits,
-                                     const char *address) {
+static inline struct net_budget test_budget(void) {
+    return (struct net_budget){.body_memory_bytes = 64 << 20, .max_connections = 1000};
+}
+
+static inline void test_server_start_with(struct test_server *server,
+                                          const struct http_limits *limits,
+                                          struct net_budget budget, const char *address) {
     struct error err;
     struct address wanted;
-    *server = (struct test_server){.big = malloc(TEST_BIG_BYTES)};
+    *server = (struct test_server){.big = malloc(TEST_BIG_BYTES), .budget = budget};
     memset(server->big, 'b', TEST_BIG_BYTES);
     lock_init(&server->lock);
     lock_cond_init(&server->cond);
@@ -211,6 +215,7 @@ static inline void test_server_start(struct test_server *server, const struct ht
     }
     struct http_server_options options = {
         .limits = *limits,
+        .budget = &server->budget,
         .handler = {.context = server,
                     .on_head = test_on_head,
                     .on_body = test_on_body,
@@ -230,6 +235,11 @@ static inline void test_server_start(struct test_server *server, const struct ht
     for (int i = 0; i < TEST_WORKERS; i++) {
         assert_int_equal(worker_start(server->workers[i], &err), ST_OK);
     }
+}
+
+static inline void test_server_start(struct test_server *server, const struct http_limits *limits,
+                                     const char *address) {
+    test_server_start_with(server, limits, test_budget(), address);
 }
 
 static inline struct test_server *test_server_of(struct worker_msg *msg) {
@@ -282,6 +292,7 @@ static inline void test_server_stop(struct test_server *server) {
     }
     assert_int_equal(server->ends, server->heads);
     assert_int_equal(server->releases, server->replies);
+    assert_true(server->budget.n_body_bytes == 0 && server->budget.n_conns == 0);
     static const enum metric GAUGES[] = {METRIC_CONNECTIONS, METRIC_REQUESTS_IN_FLIGHT,
                                          METRIC_BODY_BYTES_IN_FLIGHT, METRIC_ARENAS};
     for (size_t i = 0; i < sizeof(GAUGES) / sizeof(GAUGES[0]); i++) {

@@ -111,8 +111,9 @@ static void bodies_share_their_memory(void **state) {
     (void)state;
     struct test_server server;
     struct http_limits limits = test_limits();
-    limits.body_memory_bytes = 1 << 20;
-    start(&server, limits);
+    struct net_budget budget = test_budget();
+    budget.body_memory_bytes = 1 << 20;
+    test_server_start_with(&server, &limits, budget, "127.0.0.1:0");
     /* Who only promises much takes nothing. */
     int promises[8];
     for (int i = 0; i < 8; i++) {
@@ -158,8 +159,9 @@ static void one_connection_too_many(void **state) {
     (void)state;
     struct test_server server;
     struct http_limits limits = test_limits();
-    limits.max_connections = 2;
-    start(&server, limits);
+    struct net_budget budget = test_budget();
+    budget.max_connections = 2;
+    test_server_start_with(&server, &limits, budget, "127.0.0.1:0");
     int fds[2] = {test_connect(&server), test_connect(&server)};
     for (int i = 0; i < 2; i++) {
         test_send(fds[i], STR(GOOD));

@@ -227,7 +227,7 @@ bool http_shard_begin(struct http_shard *shard) {
     }
     /* Half of what bodies may take is worth keeping between them. */
     const struct http_server *server = shard->server;
-    uint64_t kept = server->limits.body_memory_bytes / 2 / server->n_shards;
+    uint64_t kept = server->budget->body_memory_bytes / 2 / server->n_shards;
     body_pool_init(&shard->pool, kept < SIZE_MAX ? (size_t)kept : SIZE_MAX);
     uv_timer_init(loop, &shard->timer); /* these cannot fail */
     uv_check_init(loop, &shard->check);
