@@ -1,0 +1,48 @@
+# libsluice, for programs outside: libsluice.so and libsluice.a from one and the same object, which is
+# the room client and what it needs of wire, tensor and base, linked into one. Of the rooms' names
+# none is left in either: the public ones are all that a program can meet or clash with. What the two
+# need besides is libc, llhttp and yyjson (tests/interop/test_library_symbols.py).
+
+# What the library has in place of a part of base that is for a whole process.
+add_library(library_own OBJECT src/client/library/metric.c)
+target_link_libraries(library_own PRIVATE room_base)
+
+set(library "${CMAKE_BINARY_DIR}/lib")
+file(MAKE_DIRECTORY "${library}")
+separate_arguments(flags UNIX_COMMAND "${CMAKE_C_FLAGS} ${CMAKE_C_FLAGS_${CMAKE_BUILD_TYPE}}")
+add_custom_command(
+    OUTPUT "${library}/rooms.o"
+    COMMAND "${CMAKE_C_COMPILER}" ${flags} -r -nostdlib -o "${library}/rooms.o"
+        "$<TARGET_OBJECTS:library_own>"
+        -Wl,--whole-archive "$<TARGET_FILE:room_client>" -Wl,--no-whole-archive
+        "$<TARGET_FILE:room_wire>" "$<TARGET_FILE:room_tensor>" "$<TARGET_FILE:room_base>"
+    DEPENDS library_own "$<TARGET_OBJECTS:library_own>" room_client room_wire room_tensor room_base
+    COMMENT "Linking the rooms of libsluice"
+    COMMAND_EXPAND_LISTS VERBATIM)
+
+# Shared. The version script is the list of what is exported.
+set(exports "${CMAKE_SOURCE_DIR}/cmake/library.map")
+add_library(sluice_shared SHARED "${library}/rooms.o")
+set_target_properties(sluice_shared PROPERTIES
+    OUTPUT_NAME sluice LINKER_LANGUAGE C LINK_DEPENDS "${exports}"
+    VERSION "${PROJECT_VERSION}" SOVERSION "${PROJECT_VERSION_MAJOR}"
+    LIBRARY_OUTPUT_DIRECTORY "${library}")
+target_include_directories(sluice_shared INTERFACE "${CMAKE_SOURCE_DIR}/include")
+target_link_libraries(sluice_shared PRIVATE dep_llhttp dep_yyjson sluice_settings)
+target_link_options(sluice_shared PRIVATE -Wl,--as-needed "-Wl,--version-script=${exports}")
+if(NOT SLUICE_SANITIZE) # with clang a sanitizer's runtime is the program's, not the library's
+    target_link_options(sluice_shared PRIVATE -Wl,--no-undefined)
+endif()
+
+# Static.
+add_custom_command(
+    OUTPUT "${library}/libsluice.a"
+    COMMAND "${CMAKE_OBJCOPY}" --wildcard "--keep-global-symbol=sluice_client_*"
+        "${library}/rooms.o" "${library}/sluice.o"
+    COMMAND "${CMAKE_COMMAND}" -E rm -f "${library}/libsluice.a"
+    COMMAND "${CMAKE_AR}" rcsD "${library}/libsluice.a" "${library}/sluice.o"
+    BYPRODUCTS "${library}/sluice.o"
+    DEPENDS "${library}/rooms.o"
+    COMMENT "Linking C static library lib/libsluice.a" VERBATIM)
+add_custom_target(sluice_static ALL DEPENDS "${library}/libsluice.a")
+add_dependencies(sluice_static sluice_shared) # one of them makes rooms.o, not both at once
