@@ -13,6 +13,9 @@ enum { COMMAND_GO_ON = -1 };
  * was said on standard error. */
 int command_begin(const struct option_set *set, int argc, char **argv, void *values,
                   struct arena *arena);
+/* The same, for who must know afterwards what was given: options->given says. */
+int command_begin_with(struct options *options, const struct option_set *set, int argc, char **argv,
+                       void *values, struct arena *arena);
 /* Says on standard error what is wrong with the arguments, and how to see the help.
  * Returns: EXIT_CODE_USAGE. */
 int command_usage_error(const struct option_set *set, const struct error *err);

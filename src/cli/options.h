@@ -4,7 +4,7 @@
  *     OPTION(field, name, alias, TYPE, default, unit, min, max, group, help)
  *
  *   field    member of the command's struct of values, of the type OPTION_STORE_<TYPE>
- *   name     the flag without its dashes, and the YAML key. For an ARGUMENT: its YAML key
+ *   name     the flag without its dashes, and the YAML key; of an argument, what messages call it
  *   alias    another name for the flag (the reference server's, or one letter for "-o"), or ""
  *   default  as a user would write it; "" leaves the value NULL, empty or 0: `help` says what then
  *   unit     how `--help` writes the value ("ADDR"); for WORD the words themselves: "text|json"
@@ -35,12 +35,14 @@ enum option_type {
     OPTION_WORD,     /* one of a few words; the value is its index */
     OPTION_CONFIG,   /* the YAML file that everything else may be in; only on the command line */
     OPTION_ARGUMENT, /* an argument without a flag; required; only on the command line */
+    OPTION_OPTIONAL, /* the same, behind those; may be left out, and is NULL then */
     OPTION_MODELS,   /* the arguments that are left; in YAML texts or {name: N, path: P}, meaning
                       N=P */
 };
 
 struct option_texts {
     const char **items;
+    size_t *order; /* of each item: how many texts of any list were given before it */
     size_t n;
 };
 
@@ -54,6 +56,7 @@ struct option_texts {
 #define OPTION_STORE_WORD unsigned
 #define OPTION_STORE_CONFIG const char *
 #define OPTION_STORE_ARGUMENT const char *
+#define OPTION_STORE_OPTIONAL const char *
 #define OPTION_STORE_MODELS struct option_texts
 
 struct option {
@@ -93,6 +96,7 @@ struct options {
     char *values; /* the command's struct */
     struct arena *arena;
     bool given[OPTIONS_MAX]; /* on the command line */
+    size_t n_texts;          /* in all lists */
 };
 
 /* Sets every value to its default. `arena` holds what is not an argument's own text.

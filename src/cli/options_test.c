@@ -14,8 +14,8 @@
 #include "cli/options_help.h"
 
 struct values {
-    const char *url, *name, *config;
-    struct option_texts tags, files;
+    const char *url, *more, *name, *config;
+    struct option_texts tags, files, words;
     uint64_t count, size, span;
     bool loud, quick;
     unsigned colour;
@@ -24,9 +24,11 @@ struct values {
 #define AT(field) offsetof(struct values, field)
 static const struct option table[] = {
     {"url", "", OPTION_ARGUMENT, "", "URL", 0, 0, "", "Where.", AT(url)},
+    {"more", "", OPTION_OPTIONAL, "", "MORE", 0, 0, "", "How.", AT(more)},
     {"files", "", OPTION_MODELS, "", "FILE", 0, 0, "", "What.", AT(files)},
     {"name", "n", OPTION_TEXT, "nobody", "NAME", 0, 0, "One", "Who.", AT(name)},
     {"tag", "label", OPTION_TEXTS, "plain", "TAG", 0, 0, "One", "Which.", AT(tags)},
+    {"word", "", OPTION_TEXTS, "", "WORD", 0, 0, "One", "What else.", AT(words)},
     {"count", "", OPTION_U64, "7", "N", 1, 9, "One", "How many.", AT(count)},
     {"size", "", OPTION_BYTES, "2KiB", "SIZE", 1024, 1048576, "Two", "How big.", AT(size)},
     {"span", "", OPTION_DURATION, "1500ms", "TIME", 1000000, 60000000000, "Two", "How long.",
@@ -68,6 +70,7 @@ static void defaults(void **state) {
     char copy[256];
     assert_int_equal(read_line("there", copy, arena, &values, &err), ST_OK);
     assert_string_equal(values.url, "there");
+    assert_null(values.more);
     assert_string_equal(values.name, "nobody");
     assert_null(values.config);
     assert_int_equal(values.tags.n, 1);
@@ -88,12 +91,13 @@ static void flags(void **state) {
     struct values values;
     struct error err = {0};
     char copy[256];
-    const char *line = "--tag=a -n me --label b u --count=9 --size 1MiB --span 2 --loud=false "
+    const char *line = "--tag=a -n me --label b u h --count=9 --size 1MiB --span 2 --loud=false "
                        "--quick --colour green f --config=c -- --g -";
     if (read_line(line, copy, arena, &values, &err) != ST_OK) {
         fail_msg("%s", err.text);
     }
     assert_string_equal(values.url, "u");
+    assert_string_equal(values.more, "h");
     assert_string_equal(values.name, "me");
     assert_int_equal(values.tags.n, 2); /* the default is gone */
     assert_string_equal(values.tags.items[0], "a");
@@ -111,6 +115,25 @@ static void flags(void **state) {
     assert_string_equal(values.config, "c");
     assert_int_equal(read_line("u --name=", copy, arena, &values, &err), ST_OK);
     assert_string_equal(values.name, "");
+    arena_free(arena);
+}
+
+/* Lists that are given by turns: the order of all of them is known. */
+static void order(void **state) {
+    (void)state;
+    struct arena *arena = arena_new(NULL, 0);
+    struct values values;
+    struct error err = {0};
+    char copy[256];
+    assert_int_equal(
+        read_line("--word w1 u --tag t1 -n x --tag t2 --word w2", copy, arena, &values, &err),
+        ST_OK);
+    assert_int_equal(values.tags.n, 2);
+    assert_int_equal(values.words.n, 2);
+    assert_string_equal(values.words.items[1], "w2");
+    assert_true(values.words.order[0] < values.tags.order[0]);
+    assert_true(values.tags.order[0] < values.tags.order[1]);
+    assert_true(values.tags.order[1] < values.words.order[1]);
     arena_free(arena);
 }
 
@@ -184,12 +207,14 @@ static void help_page(void **state) {
                                   "Tries things.\n"
                                   "\n"
                                   "  URL                         Where.\n"
+                                  "  MORE                        How.\n"
                                   "  FILE…                       What.\n"
                                   "\n"
                                   "One\n"
                                   "  -n, --name NAME             Who. [default: nobody]\n"
                                   "  --tag TAG                   Which. Repeatable. Also --label. "
                                   "[default: plain]\n"
+                                  "  --word WORD                 What else. Repeatable.\n"
                                   "  --count N                   How many. [default: 7]\n"
                                   "\n"
                                   "Two\n"
@@ -231,8 +256,9 @@ static void wrapping(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults),   cmocka_unit_test(flags),     cmocka_unit_test(refused),
-        cmocka_unit_test(wants_help), cmocka_unit_test(help_page), cmocka_unit_test(wrapping),
+        cmocka_unit_test(defaults), cmocka_unit_test(flags),      cmocka_unit_test(order),
+        cmocka_unit_test(refused),  cmocka_unit_test(wants_help), cmocka_unit_test(help_page),
+        cmocka_unit_test(wrapping),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

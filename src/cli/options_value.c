@@ -43,7 +43,8 @@ bool option_is_list(const struct option *option) {
 }
 
 bool option_is_argument(const struct option *option) {
-    return option->type == OPTION_ARGUMENT || option->type == OPTION_MODELS;
+    return option->type == OPTION_ARGUMENT || option->type == OPTION_OPTIONAL ||
+           option->type == OPTION_MODELS;
 }
 
 void option_clear(struct options *options, size_t index) {
@@ -131,12 +132,15 @@ static enum status add_text(struct options *options, size_t index, const char *t
     size_t size = sizeof(*texts->items);
     const char **items =
         arena_realloc(options->arena, texts->items, texts->n * size, (texts->n + 1) * size);
-    if (!items) {
+    size = sizeof(*texts->order);
+    size_t *order =
+        arena_realloc(options->arena, texts->order, texts->n * size, (texts->n + 1) * size);
+    if (!items || !order) {
         return error_set(err, ST_NO_MEMORY, "no memory for %zu values", texts->n + 1);
     }
     items[texts->n] = text;
-    texts->items = items;
-    texts->n++;
+    order[texts->n] = options->n_texts++;
+    *texts = (struct option_texts){items, order, texts->n + 1};
     return ST_OK;
 }
 
@@ -146,6 +150,7 @@ enum status option_set_text(struct options *options, size_t index, const char *t
     case OPTION_TEXT:
     case OPTION_CONFIG:
     case OPTION_ARGUMENT:
+    case OPTION_OPTIONAL:
         *(const char **)place(options, index) = text;
         return ST_OK;
     case OPTION_TEXTS:

@@ -128,6 +128,7 @@ static enum status read_key(struct options *options, size_t index, const struct 
     case OPTION_SWITCH:
     case OPTION_CONFIG:
     case OPTION_ARGUMENT:
+    case OPTION_OPTIONAL:
         break;
     }
     return doc_error(node, err, "this is only for the command line");
@@ -161,7 +162,7 @@ static enum status check_key(struct options *options, size_t index, const struct
 
 static bool has_key(const struct option *option) {
     return option->type != OPTION_SWITCH && option->type != OPTION_CONFIG &&
-           option->type != OPTION_ARGUMENT;
+           option->type != OPTION_ARGUMENT && option->type != OPTION_OPTIONAL;
 }
 
 enum status options_read_doc(struct options *options, const struct doc *doc, struct error *err) {
