@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/nearest.h"
 #include "base/num.h"
 #include "cli/infer_shape.h"
 #include "cli/infer_tensor.h"
-#include "cli/nearest.h"
 
 static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for a request");

@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/nearest.h"
 #include "cli/commands.h"
-#include "cli/nearest.h"
 
 struct command {
     const char *name;

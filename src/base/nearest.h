@@ -1,7 +1,7 @@
-/* Which of the known names did a person mean who wrote this one? Used for flags, subcommands and
- * the names of a model's inputs. */
-#ifndef SLUICE_CLI_NEAREST_H
-#define SLUICE_CLI_NEAREST_H
+/* Which of the known names did a person mean who wrote this one? Used for flags, subcommands, a
+ * model's inputs and its settings. */
+#ifndef SLUICE_BASE_NEAREST_H
+#define SLUICE_BASE_NEAREST_H
 
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
 /* Nearest name: distances, and which slips lead to which name. */
-#include "cli/nearest.h"
+#include "base/nearest.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* Nearest name: the distance of Damerau and Levenshtein (optimal string alignment) over three rows.
  * It refuses long names: what a person mistyped is short. */
-#include "cli/nearest.h"
+#include "base/nearest.h"
 
 #include <stdint.h>
 #include <string.h>
