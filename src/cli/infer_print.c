@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 
+#include "wire/v2_json.h"
 #include "wire/v2_print.h"
 
 static void new_line(struct buf *out, unsigned indent) {
@@ -102,39 +103,21 @@ static void print_member(struct buf *out, const char *key, struct str value, uns
     buf_add_char(out, ',');
 }
 
-static void print_param(struct buf *out, const struct param *param) {
-    buf_add_json_string(out, param->name);
-    buf_add_str(out, STR(": "));
-    switch (param->kind) {
-    case PARAM_BOOL:
-        buf_add_str(out, param->boolean ? STR("true") : STR("false"));
-        break;
-    case PARAM_INT64:
-        buf_add_i64(out, param->int64);
-        break;
-    case PARAM_UINT64:
-        buf_add_u64(out, param->uint64);
-        break;
-    case PARAM_DOUBLE:
-        buf_printf(out, "%.17g", param->number);
-        break;
-    case PARAM_STRING:
-        buf_add_json_string(out, param->string);
-        break;
-    }
-}
-
-static void print_params(struct buf *out, struct params params) {
+static enum status print_params(struct buf *out, struct params params, struct error *err) {
+    enum status status = ST_OK;
     if (params.n == 0) {
-        return;
+        return ST_OK;
     }
     new_line(out, 2);
     buf_add_str(out, STR("\"parameters\": {"));
-    for (size_t i = 0; i < params.n; i++) {
+    for (size_t i = 0; i < params.n && status == ST_OK; i++) {
         buf_add_str(out, i > 0 ? STR(", ") : STR(""));
-        print_param(out, &params.items[i]);
+        buf_add_json_string(out, params.items[i].name);
+        buf_add_str(out, STR(": "));
+        status = v2_json_param_value(out, &params.items[i], err);
     }
     buf_add_str(out, STR("},"));
+    return status;
 }
 
 static enum status print_output(struct buf *out, const struct tensor *tensor, struct error *err) {
@@ -163,7 +146,6 @@ static enum status print_output(struct buf *out, const struct tensor *tensor, st
 }
 
 enum status infer_answer_print(struct buf *out, const struct v2_answer *answer, struct error *err) {
-    enum status status = ST_OK;
     buf_add_char(out, '{');
     if (answer->id.len > 0) {
         print_member(out, "id", answer->id, 2);
@@ -172,7 +154,7 @@ enum status infer_answer_print(struct buf *out, const struct v2_answer *answer, 
     if (answer->model_version.len > 0) {
         print_member(out, "model_version", answer->model_version, 2);
     }
-    print_params(out, answer->infer.params);
+    enum status status = print_params(out, answer->infer.params, err);
     new_line(out, 2);
     buf_add_str(out, STR("\"outputs\": ["));
     for (size_t i = 0; i < answer->infer.n_outputs && status == ST_OK; i++) {

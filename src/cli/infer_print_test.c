@@ -53,6 +53,7 @@ static void whole(void **state) {
         {.name = {"a", 1}, .kind = PARAM_BOOL, .boolean = true},
         {.name = {"b", 1}, .kind = PARAM_INT64, .int64 = -5},
         {.name = {"c", 1}, .kind = PARAM_STRING, .string = {"x\"y", 3}},
+        {.name = {"d", 1}, .kind = PARAM_DOUBLE, .number = 0.1},
     };
     struct tensor output = {.name = STR("y"),
                             .datatype = DT_FP32,
@@ -64,7 +65,7 @@ static void whole(void **state) {
         .id = STR("7"),
         .model_name = STR("m"),
         .model_version = STR("1"),
-        .infer = {.params = {params, 3}, .outputs = &output, .n_outputs = 1}};
+        .infer = {.params = {params, 4}, .outputs = &output, .n_outputs = 1}};
     struct arena *arena = arena_new(NULL, 0);
     struct error err = {0};
     struct buf out;
@@ -75,7 +76,8 @@ static void whole(void **state) {
                                   "  \"id\": \"7\",\n"
                                   "  \"model_name\": \"m\",\n"
                                   "  \"model_version\": \"1\",\n"
-                                  "  \"parameters\": {\"a\": true, \"b\": -5, \"c\": \"x\\\"y\"},\n"
+                                  "  \"parameters\": {\"a\": true, \"b\": -5, \"c\": \"x\\\"y\", "
+                                  "\"d\": 0.1},\n"
                                   "  \"outputs\": [\n"
                                   "    {\n"
                                   "      \"name\": \"y\",\n"

@@ -8,7 +8,7 @@
 #include "base/utf8.h"
 #include "wire/v2_print_double.h"
 
-static enum status add_value(struct buf *out, const struct param *param, struct error *err) {
+enum status v2_json_param_value(struct buf *out, const struct param *param, struct error *err) {
     char name[TENSOR_NAME_TEXT_BYTES];
     switch (param->kind) {
     case PARAM_BOOL:
@@ -51,7 +51,7 @@ enum status v2_json_params(struct buf *out, struct params params, struct error *
         }
         buf_add_json_string(out, param->name);
         buf_add_char(out, ':');
-        status = add_value(out, param, err);
+        status = v2_json_param_value(out, param, err);
     }
     return status;
 }

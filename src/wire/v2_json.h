@@ -10,6 +10,9 @@
 /* Appends text that is known at compile time. */
 #define v2_json_add(buf, literal) buf_add((buf), (literal), sizeof(literal) - 1)
 
+/* Appends the value of a parameter. Returns: as v2_json_params. */
+enum status v2_json_param_value(struct buf *out, const struct param *param, struct error *err)
+    __attribute__((warn_unused_result));
 /* Appends the members of `params`, `"name":value`, with commas between them. Returns: ST_BAD_DATA
  * for what JSON can't carry: text that is not UTF-8, a number that is not finite. */
 enum status v2_json_params(struct buf *out, struct params params, struct error *err)
