@@ -32,6 +32,8 @@ struct arena_cache {
     struct chunk *free;
     size_t n_free;
     size_t max;
+    bool keeps; /* large blocks too */
+    struct large *kept;
 };
 
 /* Stands right before a large block's bytes. */
@@ -77,7 +79,20 @@ void arena_cache_free(struct arena_cache *cache) {
         cache->free = chunk->next;
         free(chunk);
     }
+    while (cache->kept) {
+        struct large *large = cache->kept;
+        cache->kept = large->next;
+        free(large);
+    }
     free(cache);
+}
+
+void arena_cache_keep_large(struct arena_cache *cache) {
+#ifndef SLUICE_ARENA_EMULATE
+    cache->keeps = true;
+#else
+    (void)cache; /* a block that is used again is larger than what is asked for */
+#endif
 }
 
 static struct chunk *chunk_take(struct arena_cache *cache) {
@@ -98,6 +113,35 @@ static void chunk_give(struct arena_cache *cache, struct chunk *chunk) {
     } else {
         free(chunk);
     }
+}
+
+/* ---- large blocks that are kept -------------------------------------------------------------- */
+
+/* The smallest kept block of at least `n_bytes`. Returns: its bytes, with a struct large in front;
+ * NULL when there is none. */
+static struct large *large_take(struct arena_cache *cache, size_t n_bytes) {
+    struct large **best = NULL;
+    for (struct large **at = cache ? &cache->kept : NULL; at && *at; at = &(*at)->next) {
+        if ((*at)->n_bytes >= n_bytes && (!best || (*at)->n_bytes < (*best)->n_bytes)) {
+            best = at;
+        }
+    }
+    struct large *large = best ? *best : NULL;
+    if (large) {
+        *best = large->next;
+    }
+    return large;
+}
+
+static void large_give(struct arena_cache *cache, struct large *large) {
+    if (!cache || !cache->keeps) {
+        free(large->raw);
+        return;
+    }
+    size_t n_bytes = large->n_bytes;
+    struct large *kept = large->raw;
+    *kept = (struct large){.next = cache->kept, .raw = kept, .n_bytes = n_bytes};
+    cache->kept = kept;
 }
 
 /* ---- the arena ------------------------------------------------------------------------------- */
@@ -129,7 +173,7 @@ void arena_free(struct arena *arena) {
     struct large *large = arena->larges;
     while (large) {
         struct large *next = large->next;
-        free(large->raw);
+        large_give(arena->cache, large);
         large = next;
     }
     /* The arena lives in the oldest chunk, the last of the list. */
@@ -200,7 +244,9 @@ static void *large_alloc(struct arena *arena, size_t n_bytes, size_t alignment) 
         !within_limit(arena, total)) {
         return NULL;
     }
-    char *raw = malloc(total);
+    struct large *kept = large_take(arena->cache, total);
+    total = kept ? kept->n_bytes : total;
+    char *raw = kept ? (char *)kept : malloc(total);
     if (!raw) {
         return NULL;
     }
@@ -213,12 +259,32 @@ static void *large_alloc(struct arena *arena, size_t n_bytes, size_t alignment) 
     return bytes;
 }
 
+/* A kept block that is large enough, with the bytes of `large`, whose place becomes a kept one. */
+static void *large_move(struct arena *arena, struct large *large, size_t total) {
+    struct large *moved = large_take(arena->cache, total);
+    if (!moved) {
+        return NULL;
+    }
+    moved->raw = moved;
+    memcpy(moved + 1, large + 1, large->n_bytes - sizeof(*large));
+    large_unlink(arena, large);
+    large_give(arena->cache, large);
+    large_link(arena, moved);
+    return moved + 1;
+}
+
 static void *large_realloc(struct arena *arena, void *ptr, size_t new_bytes) {
     struct large *large = large_of(ptr);
     size_t total;
     if (!checked_add(new_bytes, sizeof(struct large), &total) ||
         (total > large->n_bytes && !within_limit(arena, total - large->n_bytes))) {
         return NULL;
+    }
+    if (arena->cache && arena->cache->keeps) {
+        void *moved = total <= large->n_bytes ? ptr : large_move(arena, large, total);
+        if (moved) {
+            return moved;
+        }
     }
     large_unlink(arena, large);
     struct large *grown = realloc(large, total);
@@ -287,7 +353,7 @@ void *arena_realloc(struct arena *arena, void *ptr, size_t old_bytes, size_t new
         if (fresh) {
             struct large *large = large_of(ptr);
             large_unlink(arena, large);
-            free(large->raw);
+            large_give(arena->cache, large);
         }
         return fresh;
     }

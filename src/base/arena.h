@@ -21,6 +21,10 @@ struct arena;
 struct arena_cache;
 struct arena_cache *arena_cache_new(size_t max_chunks);
 void arena_cache_free(struct arena_cache *cache);
+/* From now on it keeps large blocks too, all of them until it is freed: one request after the other
+ * of the same sizes then costs no malloc at all. For one who makes such requests, as a client does;
+ * who serves many gives memory back. */
+void arena_cache_keep_large(struct arena_cache *cache);
 
 /* Makes an arena whose total (chunks of 4 KiB and large blocks) may not exceed `limit_bytes` (0: no
  * limit; the first chunk is always granted).

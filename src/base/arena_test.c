@@ -151,6 +151,35 @@ static void a_small_request_is_one_chunk(void **state) {
     assert_int_equal(arena_bytes(arena), 4096);
     arena_free(arena);
 }
+
+/* The same sizes again, in whatever way they are reached, are the same blocks again. */
+static void large_blocks_may_be_kept(void **state) {
+    (void)state;
+    struct arena_cache *cache = arena_cache_new(4);
+    void *seen[3] = {NULL};
+    arena_cache_keep_large(cache);
+    for (int round = 0; round < 3; round++) {
+        struct arena *arena = arena_new(cache, 0);
+        char *small = arena_alloc(arena, 5000);
+        char *grown = memset(arena_alloc(arena, 3000), round, 3000);
+        grown = arena_realloc(arena, grown, 3000, 100000);
+        char *wide = arena_alloc_aligned(arena, 300000, 4096);
+        for (int i = 0; i < 3000; i++) {
+            assert_int_equal(grown[i], round);
+        }
+        assert_int_equal((uintptr_t)wide % 4096, 0);
+        memset(small, 1, 5000);
+        memset(grown, 2, 100000);
+        memset(wide, 3, 300000);
+        void *now[] = {small, grown, wide};
+        if (round == 2) {
+            assert_memory_equal(now, seen, sizeof(now));
+        }
+        memcpy(seen, now, sizeof(now));
+        arena_free(arena);
+    }
+    arena_cache_free(cache);
+}
 #endif
 
 static void a_cache_may_be_missing_or_empty(void **state) {
@@ -207,6 +236,7 @@ int main(void) {
         cmocka_unit_test(the_newest_grows_in_place),
         cmocka_unit_test(chunks_go_back_to_the_cache),
         cmocka_unit_test(a_small_request_is_one_chunk),
+        cmocka_unit_test(large_blocks_may_be_kept),
 #endif
         cmocka_unit_test(a_cache_may_be_missing_or_empty),
         cmocka_unit_test(arenas_are_counted),
