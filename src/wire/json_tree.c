@@ -39,8 +39,10 @@ static bool is_blank(char c) {
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* Something that is not blank behind the root: tensor bytes whose JSON's length was not told. */
-static enum status check_tail(const char *what, struct str text, size_t end, struct error *err) {
+/* Something that is not blank behind the root: in a body perhaps tensor bytes whose JSON's length
+ * was not told. */
+static enum status check_tail(const struct json_tree *tree, struct str text, size_t end,
+                              struct error *err) {
     size_t at = end;
     while (at < text.len && is_blank(text.ptr[at])) {
         at++;
@@ -48,11 +50,11 @@ static enum status check_tail(const char *what, struct str text, size_t end, str
     if (at == text.len) {
         return ST_OK;
     }
-    return error_set(err, ST_BAD_JSON,
-                     "%s: the JSON ends at byte %zu and %zu bytes follow it; if they are tensor "
-                     "data, Inference-Header-Content-Length is missing or wrong (it is the length "
-                     "of the JSON)",
-                     what, end, text.len - end);
+    return error_set(err, ST_BAD_JSON, "%s: the JSON ends at byte %zu and %zu bytes follow it%s",
+                     tree->what, end, text.len - end,
+                     tree->of_body ? "; if they are tensor data, Inference-Header-Content-Length "
+                                     "is missing or wrong (it is the length of the JSON)"
+                                   : "");
 }
 
 static enum status check_words(const char *what, struct str text, const struct json_scan *scan,
@@ -149,7 +151,7 @@ static enum status parse_large(struct json_tree *tree, struct str text,
     json_scan(text, &scan);
     enum status status = check_scan(tree->what, &scan, limits, err);
     if (status == ST_OK) {
-        status = check_tail(tree->what, text, scan.end, err);
+        status = check_tail(tree, text, scan.end, err);
     }
     if (status == ST_OK) {
         status = check_words(tree->what, text, &scan, err);
@@ -163,10 +165,10 @@ static enum status parse_large(struct json_tree *tree, struct str text,
                : parse_error(tree->what, &why, err);
 }
 
-enum status json_tree_parse(struct json_tree *tree, const char *what, struct arena *arena,
-                            struct str text, const struct v2_limits *limits, struct error *err) {
+static enum status parse(struct json_tree *tree, struct str text, const struct v2_limits *limits,
+                         struct error *err) {
     yyjson_read_err why;
-    *tree = (struct json_tree){.what = what, .arena = arena};
+    const char *what = tree->what;
     if (text.len > limits->max_json_bytes) {
         return error_set(err, ST_BODY_TOO_LARGE,
                          "%s: the JSON is %zu bytes long; the limit is %" PRIu64
@@ -183,6 +185,19 @@ enum status json_tree_parse(struct json_tree *tree, const char *what, struct are
         return ST_OK;
     }
     return parse_large(tree, text, limits, err);
+}
+
+enum status json_tree_parse(struct json_tree *tree, const char *what, struct arena *arena,
+                            struct str text, const struct v2_limits *limits, struct error *err) {
+    *tree = (struct json_tree){.what = what, .arena = arena};
+    return parse(tree, text, limits, err);
+}
+
+enum status json_tree_parse_of_body(struct json_tree *tree, const char *what, struct arena *arena,
+                                    struct str text, const struct v2_limits *limits,
+                                    struct error *err) {
+    *tree = (struct json_tree){.what = what, .arena = arena, .of_body = true};
+    return parse(tree, text, limits, err);
 }
 
 enum { WORTH_DROPPING_BYTES = 4096 };

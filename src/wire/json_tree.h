@@ -21,6 +21,7 @@
 struct json_tree {
     const char *what; /* what messages call the whole: "the request" */
     bool what_leads;  /* paths begin with `what`: "data[0]" */
+    bool of_body;     /* the JSON part of an HTTP body, which tensor bytes may follow */
     struct arena *arena;
     yyjson_val *root;
     yyjson_val *end; /* behind the last value */
@@ -30,13 +31,19 @@ struct json_tree {
     size_t block_bytes;
 };
 
-/* Parses `text`, which must be one JSON value. `what` as above, a literal. Numbers that
+/* Parses `text`, which must be one JSON value. `what` as above; it lives as long as the tree. Numbers that
  * fit neither 64-bit integers nor doubles become raw values, as do NaN and infinities. Returns:
  * BODY_TOO_LARGE, TOO_DEEP and TOO_MANY_ELEMENTS before anything is allocated; BAD_JSON with the
  * offset. Owns: in `arena`; strings are NUL-terminated. */
 enum status json_tree_parse(struct json_tree *tree, const char *what, struct arena *arena,
                             struct str text, const struct v2_limits *limits, struct error *err)
     __attribute__((warn_unused_result));
+
+/* The same for the JSON part of an HTTP body: what follows the value may be tensor bytes, and the
+ * message says what is wrong then. */
+enum status json_tree_parse_of_body(struct json_tree *tree, const char *what, struct arena *arena,
+                                    struct str text, const struct v2_limits *limits,
+                                    struct error *err) __attribute__((warn_unused_result));
 
 /* Gives the memory of the values back where that is worth it. The strings that were taken from the
  * tree stay valid, the values do not. */

@@ -59,9 +59,7 @@ static void refused(void **state) {
         {"[-NaN,NaN]", ST_BAD_JSON, "got -NaN"},
         {"[NaN,INFINITY]", ST_BAD_JSON, "got INFINITY"},
         {"[NaN,Inf]", ST_BAD_JSON, "got Inf"},
-        {"{}{}", ST_BAD_JSON,
-         "the JSON ends at byte 2 and 2 bytes follow it; if they are tensor data, "
-         "Inference-Header-Content-Length is missing or wrong"},
+        {"{}{}", ST_BAD_JSON, "the JSON ends at byte 2 and 2 bytes follow it"},
         {"1 2", ST_BAD_JSON, "malformed JSON"},
     };
     (void)state;
@@ -74,6 +72,24 @@ static void refused(void **state) {
             !strstr(err.text, rows[i].sentence)) {
             fail_msg("%s: %s %s", rows[i].text, status_name(status), err.text);
         }
+        arena_free(arena);
+    }
+}
+
+/* Only in a body are the bytes behind the JSON told apart by a header field. */
+static void what_follows(void **state) {
+    static const char advice[] = "; if they are tensor data, Inference-Header-Content-Length is "
+                                 "missing or wrong";
+    (void)state;
+    for (int of_body = 0; of_body <= 1; of_body++) {
+        struct arena *arena = arena_new(NULL, 0);
+        struct json_tree tree;
+        struct error err = {0};
+        enum status status =
+            of_body ? json_tree_parse_of_body(&tree, "x", arena, STR("{}{}"), &fixture_limits, &err)
+                    : json_tree_parse(&tree, "x", arena, STR("{}{}"), &fixture_limits, &err);
+        assert_int_equal(status, ST_BAD_JSON);
+        assert_int_equal(strstr(err.text, advice) != NULL, of_body);
         arena_free(arena);
     }
 }
@@ -317,6 +333,7 @@ static void growing_by_what_comes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refused),
+        cmocka_unit_test(what_follows),
         cmocka_unit_test(limits),
         cmocka_unit_test(refused_before_memory_is_taken),
         cmocka_unit_test(the_text_stays_as_it_was),

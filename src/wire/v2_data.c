@@ -139,6 +139,37 @@ static struct v2_elements read_elements(struct json_span span, enum datatype dat
     return (struct v2_elements){0};
 }
 
+enum status v2_data_read_counted(const struct json_tree *tree, yyjson_val *value,
+                                 uint64_t n_elements, struct tensor *tensor, struct error *err) {
+    struct json_span span = json_span_of(value);
+    size_t n_bytes = (size_t)n_elements * datatype_size(tensor->datatype);
+    unsigned char *data = arena_alloc(tree->arena, n_bytes);
+    struct piece *piece = arena_alloc(tree->arena, sizeof(*piece));
+    if (!data || !piece) {
+        return no_memory(tree, value, err);
+    }
+    struct v2_elements read = read_elements(span, tensor->datatype, data, n_elements, &n_bytes);
+    if (read.bad) {
+        return json_refuse(tree, read.bad, ST_BAD_FIELD, err, "expected %s",
+                           expected_elements[tensor->datatype]);
+    }
+    if (read.n != n_elements) {
+        return wrong_count(tree, value, tensor, n_elements, err);
+    }
+    if (tensor->datatype == DT_BYTES) {
+        data = arena_alloc(tree->arena, n_bytes);
+        if (!data) {
+            return no_memory(tree, value, err);
+        }
+        frame_strings(span, (char *)data);
+    }
+    *piece = (struct piece){data, n_bytes};
+    tensor->pieces = piece;
+    tensor->n_pieces = 1;
+    tensor->n_bytes = n_bytes;
+    return ST_OK;
+}
+
 enum status v2_data_read(const struct json_tree *tree, yyjson_val *array, uint64_t n_elements,
                          struct tensor *tensor, struct error *err) {
     enum status status = json_expect_array(tree, array, err);
@@ -151,30 +182,5 @@ enum status v2_data_read(const struct json_tree *tree, yyjson_val *array, uint64
     if (n_elements >= (uint64_t)(span.end - span.first)) {
         return wrong_count(tree, array, tensor, n_elements, err);
     }
-    size_t n_bytes = (size_t)n_elements * datatype_size(tensor->datatype);
-    unsigned char *data = arena_alloc(tree->arena, n_bytes);
-    struct piece *piece = arena_alloc(tree->arena, sizeof(*piece));
-    if (!data || !piece) {
-        return no_memory(tree, array, err);
-    }
-    struct v2_elements read = read_elements(span, tensor->datatype, data, n_elements, &n_bytes);
-    if (read.bad) {
-        return json_refuse(tree, read.bad, ST_BAD_FIELD, err, "expected %s",
-                           expected_elements[tensor->datatype]);
-    }
-    if (read.n != n_elements) {
-        return wrong_count(tree, array, tensor, n_elements, err);
-    }
-    if (tensor->datatype == DT_BYTES) {
-        data = arena_alloc(tree->arena, n_bytes);
-        if (!data) {
-            return no_memory(tree, array, err);
-        }
-        frame_strings(span, (char *)data);
-    }
-    *piece = (struct piece){data, n_bytes};
-    tensor->pieces = piece;
-    tensor->n_pieces = 1;
-    tensor->n_bytes = n_bytes;
-    return ST_OK;
+    return v2_data_read_counted(tree, array, n_elements, tensor, err);
 }

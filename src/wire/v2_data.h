@@ -14,6 +14,12 @@ enum status v2_data_read(const struct json_tree *tree, yyjson_val *array, uint64
                          struct tensor *tensor, struct error *err)
     __attribute__((warn_unused_result));
 
+/* The same for any value: one that is no array is one element. The caller has counted: `n_elements`
+ * are there, so a peer can't make it take more memory than its text did. */
+enum status v2_data_read_counted(const struct json_tree *tree, yyjson_val *value,
+                                 uint64_t n_elements, struct tensor *tensor, struct error *err)
+    __attribute__((warn_unused_result));
+
 /* Checks `shape`, read from `val`: the product of its dimensions must be countable and within
  * limits->max_elements. Returns: ST_BAD_SHAPE, ST_TOO_MANY_ELEMENTS. */
 enum status v2_shape_count(const struct json_tree *tree, yyjson_val *val, struct shape shape,

@@ -175,8 +175,8 @@ enum status v2_request_decode(struct arena *arena, struct str body, size_t json_
                          json_bytes, body.len);
     }
     reader.binary = v2_binary_start(body, json_bytes);
-    enum status status = json_tree_parse(&reader.tree, "the request", arena,
-                                         str_make(body.ptr, json_bytes), limits, err);
+    enum status status = json_tree_parse_of_body(&reader.tree, "the request", arena,
+                                                 str_make(body.ptr, json_bytes), limits, err);
     if (status == ST_OK) {
         status = read_request(&reader, out, err);
         json_tree_drop(&reader.tree);

@@ -156,8 +156,8 @@ enum status v2_response_decode(struct arena *arena, struct str body, size_t json
                          json_bytes, body.len);
     }
     reader.binary = v2_binary_start(body, json_bytes);
-    enum status status = json_tree_parse(&reader.tree, "the answer", arena,
-                                         str_make(body.ptr, json_bytes), limits, err);
+    enum status status = json_tree_parse_of_body(&reader.tree, "the answer", arena,
+                                                 str_make(body.ptr, json_bytes), limits, err);
     if (status == ST_OK) {
         status = read_answer(&reader, err);
         json_tree_drop(&reader.tree);
