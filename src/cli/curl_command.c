@@ -5,18 +5,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
-
-void shell_word_print(struct buf *out, struct str text) {
-    buf_add_char(out, '\'');
-    for (size_t i = 0; i < text.len; i++) {
-        if (text.ptr[i] == '\'') {
-            buf_add_str(out, STR("'\\''"));
-        } else {
-            buf_add_char(out, text.ptr[i]);
-        }
-    }
-    buf_add_char(out, '\'');
-}
+#include "cli/shell.h"
 
 /* The pieces of the body in one. */
 static struct str body_of(const struct client_request *request, struct arena *arena) {
@@ -37,21 +26,6 @@ static bool is_text(struct str body) {
         }
     }
     return utf8_is_valid(body.ptr, body.len) && (body.len == 0 || body.ptr[0] != '@');
-}
-
-/* printf's own characters, the quote, and what is no ASCII text, in octal. */
-static void print_printf(struct buf *out, struct str body) {
-    buf_add_str(out, STR("printf '"));
-    for (size_t i = 0; i < body.len; i++) {
-        unsigned char c = (unsigned char)body.ptr[i];
-        bool plain = c >= 0x20 && c < 0x7f && c != '%' && c != '\\' && c != '\'';
-        if (plain && !(i == 0 && c == '-')) {
-            buf_add_char(out, (char)c);
-        } else {
-            buf_printf(out, "\\%03o", c);
-        }
-    }
-    buf_add_str(out, STR("' |\n"));
 }
 
 /* The fields of the head, but for those that curl writes itself from URL and body; and without
@@ -89,7 +63,8 @@ void curl_command_print(struct buf *out, const struct client_url *url,
                         const struct client_request *request, const char *body_file) {
     struct str body = body_file ? STR("") : body_of(request, out->arena);
     if (!body_file && !is_text(body)) {
-        print_printf(out, body);
+        shell_printf_print(out, body);
+        buf_add_str(out, STR(" |\n"));
     }
     buf_add_str(out, STR("curl -sS --http1.1"));
     if (url->is_unix) {

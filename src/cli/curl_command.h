@@ -6,15 +6,9 @@
 #include "base/buf.h"
 #include "client/client_v2.h"
 
-/* A body up to this size is part of the command. */
-enum { CURL_MAX_INLINE_BODY = 16384 };
-
 /* Appends the command and a line break. The body is read from `body_file`; NULL: it is part of the
  * command, as text where it is such, else through printf. */
 void curl_command_print(struct buf *out, const struct client_url *url,
                         const struct client_request *request, const char *body_file);
-
-/* Appends `text` as one word of a POSIX shell. */
-void shell_word_print(struct buf *out, struct str text);
 
 #endif

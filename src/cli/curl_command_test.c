@@ -12,26 +12,6 @@
 
 #include "cli/hexdump.h"
 
-static void words(void **state) {
-    (void)state;
-    static const struct {
-        const char *text, *word;
-    } rows[] = {
-        {"", "''"},
-        {"a b", "'a b'"},
-        {"it's", "'it'\\''s'"},
-        {"$x`\\", "'$x`\\'"},
-    };
-    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-        struct arena *arena = arena_new(NULL, 0);
-        struct buf out;
-        buf_init(&out, arena, 0);
-        shell_word_print(&out, str_of(rows[i].text));
-        assert_true(str_is(buf_str(&out), rows[i].word));
-        arena_free(arena);
-    }
-}
-
 static void commands(void **state) {
     (void)state;
     static const struct {
@@ -107,7 +87,6 @@ static void dumps(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words),
         cmocka_unit_test(commands),
         cmocka_unit_test(dumps),
     };

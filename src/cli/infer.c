@@ -10,6 +10,7 @@
 #include "cli/infer_print.h"
 #include "cli/infer_save.h"
 #include "cli/options.h"
+#include "cli/shell.h"
 
 /* A run of the command; everything lives in its arena. */
 struct infer_run {
@@ -69,7 +70,7 @@ static void print_request(struct buf *out, const struct infer_run *run,
     }
     hexdump_print(out, buf_str(&all), 0);
     buf_add_char(out, '\n');
-    if (!body_file && request->body.n_bytes > CURL_MAX_INLINE_BODY) {
+    if (!body_file && request->body.n_bytes > SHELL_MAX_INLINE) {
         buf_add_str(out, STR("The body is too long for a command line: with -o FILE it is written "
                              "to a file, and the curl command that sends it is shown.\n"));
         return;
