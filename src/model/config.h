@@ -33,6 +33,7 @@ enum model_run_on { RUN_AUTO, RUN_ON_WORKER, RUN_ON_INSTANCE };
 struct model_config_param {
     struct str name;
     struct str value;
+    bool by_server; /* from the server's own settings, not from the model's config.pbtxt */
 };
 
 struct model_config {
@@ -69,5 +70,14 @@ struct model_config {
  * errors naming line and field. All memory is in `arena` (strings are copies). */
 enum status model_config_read(struct arena *arena, const struct doc *doc, struct model_config *out,
                               struct error *err) __attribute__((warn_unused_result));
+
+/* Adds a parameter, or replaces the one of that name; those that begin with "sluice." take effect
+ * at once and are not kept. Name and value are copied into `arena`. Returns: ST_BAD_CONFIG, not yet
+ * saying where the parameter was given, ST_NO_MEMORY. */
+enum status model_config_set_param(struct arena *arena, struct model_config *config,
+                                   const struct model_config_param *param, struct error *err)
+    __attribute__((warn_unused_result));
+/* Is it for the backend to see? Names that begin with "mip." are the front end's. */
+bool model_config_param_is_backends(const struct model_config_param *param);
 
 #endif

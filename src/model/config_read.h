@@ -23,7 +23,11 @@ enum status config_no_memory(struct error *err);
 enum status config_read_tensors(struct arena *arena, const struct doc_node *root,
                                 struct model_config *out, struct error *err)
     __attribute__((warn_unused_result));
-/* config_serving.c: version_policy, instance_group, dynamic_batching, parameters */
+/* config_param.c */
+enum status config_read_params(struct arena *arena, const struct doc_node *root,
+                               struct model_config *out, struct error *err)
+    __attribute__((warn_unused_result));
+/* config_serving.c: version_policy, instance_group, dynamic_batching; and parameters */
 enum status config_read_serving(struct arena *arena, const struct doc_node *root,
                                 struct model_config *out, struct error *err)
     __attribute__((warn_unused_result));

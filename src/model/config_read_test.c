@@ -105,6 +105,36 @@ static void everything_that_is_understood(void **state) {
     arena_free(arena);
 }
 
+/* What the server's own settings say wins, whatever kind of parameter it is. */
+static void parameters_are_merged_over(void **state) {
+    static const struct model_config_param given[] = {
+        {STR("threads"), STR("5"), true},
+        {STR("mip.scale"), STR("1/255"), true},
+        {STR("sluice.run_on"), STR("instance"), true}};
+    struct arena *arena = arena_new(NULL, 0);
+    struct model_config config, before;
+    struct error err;
+    (void)state;
+    assert_int_equal(read_text(arena, whole, &config, &err), ST_OK);
+    before = config;
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(model_config_set_param(arena, &config, &given[i], &err), ST_OK);
+    }
+    assert_int_equal(config.n_params, 2);
+    assert_str(config.params[0].value, "5");
+    assert_true(config.params[0].by_server);
+    assert_true(model_config_param_is_backends(&config.params[0]));
+    assert_str(config.params[1].name, "mip.scale");
+    assert_false(model_config_param_is_backends(&config.params[1]));
+    assert_int_equal(config.run_on, RUN_ON_INSTANCE);
+    assert_str(before.params[0].value, "3"); /* who copied it before sees what it saw */
+    assert_false(before.params[0].by_server);
+    struct model_config_param wrong = {STR("sluice.run_at"), STR("x"), true};
+    assert_int_equal(model_config_set_param(arena, &config, &wrong, &err), ST_BAD_CONFIG);
+    assert_non_null(strstr(err.text, "known is sluice.run_on"));
+    arena_free(arena);
+}
+
 static void nothing_at_all(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     struct model_config config;
@@ -281,6 +311,7 @@ static void out_of_memory_is_said(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everything_that_is_understood),
+        cmocka_unit_test(parameters_are_merged_over),
         cmocka_unit_test(nothing_at_all),
         cmocka_unit_test(what_only_tunes_is_accepted),
         cmocka_unit_test(what_is_refused_says_where_and_why),

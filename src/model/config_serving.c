@@ -124,85 +124,6 @@ static enum status read_batching(struct arena *arena, const struct doc_node *roo
     return st;
 }
 
-/* ---- parameters ------------------------------------------------------------------------------ */
-
-static const char own_prefix[] =
-    "sluice."; /* what Sluice itself reads; the rest is the backend's */
-
-static enum status read_run_on(const struct doc_node *node, struct str value,
-                               enum model_run_on *out, struct error *err) {
-    static const char *const names[] = {
-        [RUN_AUTO] = "auto", [RUN_ON_WORKER] = "worker", [RUN_ON_INSTANCE] = "instance"};
-    for (int i = RUN_AUTO; i <= RUN_ON_INSTANCE; i++) {
-        if (str_is(value, names[i])) {
-            *out = (enum model_run_on)i;
-            return ST_OK;
-        }
-    }
-    return doc_error(node, err, "sluice.run_on is auto, worker or instance, not \"%.*s\"",
-                     STR_ARG(value));
-}
-
-static enum status read_own(const struct doc_node *node, const struct model_config_param *param,
-                            struct model_config *out, struct error *err) {
-    if (str_is(param->name, "sluice.run_on")) {
-        return read_run_on(node, param->value, &out->run_on, err);
-    }
-    return doc_error(node, err, "unknown parameter \"%.*s\"; known is sluice.run_on",
-                     STR_ARG(param->name));
-}
-
-static enum status read_param(struct arena *arena, const struct doc_node *node,
-                              struct model_config_param *out, struct error *err) {
-    struct doc_node value = doc_get(node, "value");
-    out->value = STR("");
-    enum status st = config_read_text(arena, node, "key", &out->name, err);
-    if (st == ST_OK && out->name.len == 0) {
-        st = doc_error(node, err, "has no key");
-    }
-    if (st == ST_OK) {
-        st = config_read_text(arena, &value, "string_value", &out->value, err);
-    }
-    return st;
-}
-
-static bool is_given(const struct model_config_param *params, size_t n, struct str name) {
-    for (size_t i = 0; i < n; i++) {
-        if (str_eq(params[i].name, name)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static enum status read_params(struct arena *arena, const struct doc_node *root,
-                               struct model_config *out, struct error *err) {
-    struct doc_node list = doc_get(root, "parameters");
-    size_t count = doc_count(&list);
-    struct model_config_param *params = arena_calloc(arena, count, sizeof(*params));
-    if (!params) {
-        return config_no_memory(err);
-    }
-    out->params = params;
-    for (size_t i = 0; i < count; i++) {
-        struct doc_node node = doc_at(&list, i);
-        struct model_config_param param = {{NULL, 0}, {NULL, 0}};
-        enum status st = read_param(arena, &node, &param, err);
-        if (st == ST_OK && is_given(params, out->n_params, param.name)) {
-            st = doc_error(&node, err, "\"%.*s\" is given twice", STR_ARG(param.name));
-        }
-        if (st == ST_OK && str_starts(param.name, str_of(own_prefix))) {
-            st = read_own(&node, &param, out, err);
-        } else if (st == ST_OK) {
-            params[out->n_params++] = param;
-        }
-        if (st != ST_OK) {
-            return st;
-        }
-    }
-    return ST_OK;
-}
-
 enum status config_read_serving(struct arena *arena, const struct doc_node *root,
                                 struct model_config *out, struct error *err) {
     enum status st = read_version_policy(arena, root, out, err);
@@ -213,7 +134,7 @@ enum status config_read_serving(struct arena *arena, const struct doc_node *root
         st = read_batching(arena, root, out, err);
     }
     if (st == ST_OK) {
-        st = read_params(arena, root, out, err);
+        st = config_read_params(arena, root, out, err);
     }
     return st;
 }

@@ -35,6 +35,8 @@ struct model {
     struct str directory;               /* the model's directory; "" for a file */
     const sluice_backend *file_backend; /* of a single file: who knows its extension */
     bool has_config;
+    const struct repository_params *params; /* merged over the configuration's; NULL: none. Only
+                                               until model_inspect has read them */
     struct model_config config;
     struct model_attempt *attempts; /* by rising number */
     size_t n_attempts;
@@ -58,8 +60,10 @@ struct model_list {
 bool model_name_ok(struct str name);
 
 /* Appends what `argument` names: "PATH" or "NAME=PATH", PATH being a model file, a model's
- * directory, or a directory of those. Returns: ST_BAD_CONFIG. */
-enum status scan_path(struct model_list *list, const char *argument, struct error *err)
+ * directory, or (without a name and without `params`) a directory of those. Returns:
+ * ST_BAD_CONFIG. */
+enum status scan_path(struct model_list *list, const char *argument,
+                      const struct repository_params *params, struct error *err)
     __attribute__((warn_unused_result));
 /* Appends all models of a directory of models, which may be empty. Returns: ST_BAD_CONFIG. */
 enum status scan_repository(struct model_list *list, const char *path, struct error *err)

@@ -202,6 +202,18 @@ static enum status choose_versions(struct arena *arena, struct model *model,
         model->directory.ptr, found->n > 1 ? "others, up to " : "", found->items[found->n - 1]);
 }
 
+/* What the server's own settings say of the model wins over its config.pbtxt. */
+static enum status merge_params(struct arena *arena, struct model *model, struct error *err) {
+    enum status st = ST_OK;
+    for (size_t i = 0; model->params && i < model->params->n && st == ST_OK; i++) {
+        const struct repository_param *given = &model->params->items[i];
+        struct model_config_param param = {given->name, given->value, true};
+        st = model_config_set_param(arena, &model->config, &param, err);
+    }
+    model->params = NULL;
+    return st == ST_BAD_CONFIG ? error_prefix(err, "the parameters that the server is given") : st;
+}
+
 enum status model_inspect(struct arena *arena, struct model *model, struct error *err) {
     struct numbers found = {0};
     model->config = (struct model_config){.policy = VERSIONS_LATEST, .latest_count = 1};
@@ -215,6 +227,9 @@ enum status model_inspect(struct arena *arena, struct model *model, struct error
         if (st == ST_OK) {
             st = find_versions(arena, model, &found, err);
         }
+    }
+    if (st == ST_OK) {
+        st = merge_params(arena, model, err);
     }
     if (st == ST_OK) {
         st = choose_versions(arena, model, &found, err);

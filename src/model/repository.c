@@ -56,7 +56,9 @@ static enum status scan_all(struct repository *repository, const struct reposito
                             struct error *err) {
     enum status st = ST_OK;
     for (size_t i = 0; i < options->n_paths && st == ST_OK; i++) {
-        st = scan_path(&repository->list, options->paths[i], err);
+        const struct repository_params *params =
+            options->path_params ? &options->path_params[i] : NULL;
+        st = scan_path(&repository->list, options->paths[i], params, err);
     }
     for (size_t i = 0; i < options->n_directories && st == ST_OK; i++) {
         st = scan_repository(&repository->list, options->directories[i], err);
@@ -86,6 +88,8 @@ enum status repository_new(const struct repository_options *options, struct repo
     repository->default_max_batch_size = options->default_max_batch_size;
     repository->max_queue_size = options->max_queue_size;
     repository->strict_readiness = options->strict_readiness;
+    repository->opened = options->opened;
+    repository->opened_cookie = options->opened_cookie;
     cpus_read(&repository->cpus);
     repository->list.backends =
         backends_new(options->backend_dir, options->builtin, options->n_builtin);

@@ -32,6 +32,8 @@ static enum status load_version(struct repository *repository, const struct mode
         .max_queue_size = repository->max_queue_size,
         .usable_cpus = repository->cpus.usable,
         .spinning_hurts = repository->cpus.quota_below_affinity,
+        .opened = repository->opened,
+        .opened_cookie = repository->opened_cookie,
     };
     enum status st =
         model_locate(repository->arena, repository->list.backends, model, attempt->number,

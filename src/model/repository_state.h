@@ -18,6 +18,8 @@ struct repository {
     uint64_t default_max_batch_size;
     uint64_t max_queue_size;
     bool strict_readiness;
+    enum status (*opened)(void *cookie, struct model_version *version, struct error *err);
+    void *opened_cookie;
     struct cpus cpus;
 
     atomic_size_t n_unsettled; /* models still to be loaded */

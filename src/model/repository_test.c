@@ -377,6 +377,66 @@ static void lookups_run_while_models_load(void **state) {
     end(&served);
 }
 
+/* ---- a front end ----------------------------------------------------------------------------- */
+
+/* Keeps the model's directory, and refuses versions above 5. */
+static enum status look_at_version(void *cookie, struct model_version *version, struct error *err) {
+    atomic_int *n_seen = cookie;
+    atomic_fetch_add(n_seen, 1);
+    if (model_version_spec(version)->version > 5) {
+        return error_set(err, ST_BAD_CONFIG, "not for a front end");
+    }
+    struct str kept = arena_dup(model_version_arena(version), model_version_directory(version));
+    assert_non_null(kept.ptr);
+    model_version_keep(version, kept.ptr);
+    return ST_OK;
+}
+
+/* Fails when the backend is shown what is the front end's. */
+static sluice_status open_without_mip(const sluice_model_args *args, sluice_model **model,
+                                      sluice_error *error) {
+    bool right = args->n_params == 1 && strcmp(args->params[0].name, "threads") == 0;
+    return right ? rig_model_open(args, model, error) : SLUICE_INTERNAL;
+}
+
+static void a_front_end_looks_at_each_version(void **state) {
+    struct served served;
+    atomic_int n_seen = 0;
+    char path[PATH_MAX];
+    (void)state;
+    begin(&served);
+    served.backend.model_open = open_without_mip;
+    add(&served, "r/a/5/model.fake", "");
+    add(&served, "r/a/6/model.fake", "");
+    add(&served, "r/a/config.pbtxt",
+        "version_policy { all { } }\n"
+        "parameters { key: \"mip.scale\" value { string_value: \"2\" } }\n"
+        "parameters { key: \"threads\" value { string_value: \"3\" } }\n");
+    const char *const paths[] = {test_dir_path(&served.dir, "r", path)};
+    struct repository_options options = {.paths = paths,
+                                         .n_paths = 1,
+                                         .builtin = served.builtin,
+                                         .n_builtin = 1,
+                                         .default_max_batch_size = 64,
+                                         .opened = look_at_version,
+                                         .opened_cookie = &n_seen};
+    assert_int_equal(repository_new(&options, &served.repository, &served.err), ST_OK);
+    assert_int_equal(repository_load(served.repository, &served.err), ST_BAD_MODEL);
+    assert_int_equal(atomic_load(&n_seen), 2);
+    struct model_version *version;
+    assert_int_equal(
+        repository_find(served.repository, STR("a"), str_make(NULL, 0), &version, &served.err),
+        ST_OK);
+    assert_int_equal(model_version_spec(version)->version, 5);
+    assert_string_equal(model_version_kept(version), test_dir_path(&served.dir, "r/a", path));
+    assert_int_equal(model_version_config(version)->n_params, 2);
+    model_version_unref(version);
+    assert_not_found(&served, "a", "6", ST_NOT_READY, "not for a front end");
+    end(&served);
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
 static void a_stopped_repository_serves_nothing(void **state) {
     struct served served;
     (void)state;
@@ -402,6 +462,7 @@ int main(void) {
         cmocka_unit_test(no_models_at_all_is_ready),
         cmocka_unit_test(what_it_resolved_to_can_be_read),
         cmocka_unit_test(lookups_run_while_models_load),
+        cmocka_unit_test(a_front_end_looks_at_each_version),
         cmocka_unit_test(a_stopped_repository_serves_nothing),
     };
     log_configure(LOG_ERROR, LOG_TEXT);

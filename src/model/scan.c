@@ -69,9 +69,17 @@ static enum status grow(struct model_list *list, struct error *err) {
     return ST_OK;
 }
 
+/* What is being looked at. */
+struct source {
+    const char *path;
+    struct str name;                        /* as the argument says; ptr NULL: not said */
+    const struct repository_params *params; /* NULL: none */
+};
+
 /* `backend`: for a single file. */
-static enum status add(struct model_list *list, struct str name, const char *path,
+static enum status add(struct model_list *list, struct str name, const struct source *source,
                        const sluice_backend *backend, struct error *err) {
+    const char *path = source->path;
     enum status st = check_name(list, name, path, err);
     if (st == ST_OK) {
         st = grow(list, err);
@@ -87,6 +95,7 @@ static enum status add(struct model_list *list, struct str name, const char *pat
     model->source = arena_dup(list->arena, str_of(path));
     model->directory = backend ? STR("") : model->source;
     model->file_backend = backend;
+    model->params = source->params;
     if (!model->name.ptr || !model->source.ptr) {
         return no_memory(err);
     }
@@ -116,18 +125,18 @@ static struct str last_part(struct str path) {
     return part;
 }
 
-static enum status scan_file(struct model_list *list, struct str name, const char *path,
+static enum status scan_file(struct model_list *list, const struct source *source,
                              struct error *err) {
-    struct file_name file = {.name = last_part(str_of(path))};
+    struct file_name file = {.name = last_part(str_of(source->path))};
     const sluice_backend *backend = backends_find(list->backends, file_has_extension, &file);
     if (!backend) {
         return error_set(err, ST_BAD_CONFIG,
                          "%s: no installed backend knows files of this kind (installed in "
                          "--backend-dir: %s)",
-                         path, backends_list(list->backends));
+                         source->path, backends_list(list->backends));
     }
     struct str stem = str_make(file.name.ptr, file.name.len - file.extension.len);
-    return add(list, name.ptr ? name : stem, path, backend, err);
+    return add(list, source->name.ptr ? source->name : stem, source, backend, err);
 }
 
 /* ---- a directory ----------------------------------------------------------------------------- */
@@ -194,7 +203,7 @@ static enum status scan_entry(struct model_list *list, const char *directory, co
                   LOG_TEXT_OF("path", path));
         return ST_OK;
     }
-    return add(list, str_of(name), path, NULL, err);
+    return add(list, str_of(name), &(struct source){.path = path}, NULL, err);
 }
 
 static enum status scan_models(struct model_list *list, const char *path, struct error *err) {
@@ -220,34 +229,41 @@ static enum status not_a_repository(const char *path, struct error *err) {
         path, path, path);
 }
 
-static enum status scan_model_dir(struct model_list *list, struct str name, const char *path,
+static enum status scan_model_dir(struct model_list *list, const struct source *source,
                                   struct error *err) {
-    if (name.ptr) {
-        return add(list, name, path, NULL, err);
+    if (source->name.ptr) {
+        return add(list, source->name, source, NULL, err);
     }
-    char *real = realpath(path, NULL); /* "." has a name, too */
+    char *real = realpath(source->path, NULL); /* "." has a name, too */
     if (!real) {
-        return error_set(err, ST_BAD_CONFIG, "%s: %s", path, strerror(errno));
+        return error_set(err, ST_BAD_CONFIG, "%s: %s", source->path, strerror(errno));
     }
-    enum status st = add(list, last_part(str_of(real)), path, NULL, err);
+    enum status st = add(list, last_part(str_of(real)), source, NULL, err);
     free(real);
     return st;
 }
 
-static enum status scan_dir(struct model_list *list, struct str name, const char *path,
+static enum status scan_dir(struct model_list *list, const struct source *source,
                             struct error *err) {
+    const char *path = source->path;
     struct contents contents;
     enum status st = look_into(path, &contents, err);
     if (st != ST_OK) {
         return st;
     }
     if (contents.config || (contents.versions && !contents.model_in_number)) {
-        return scan_model_dir(list, name, path, err);
+        return scan_model_dir(list, source, err);
     }
     if (!contents.models) {
         return not_a_repository(path, err);
     }
-    if (name.ptr) {
+    if (source->params && source->params->n > 0) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "%s: a directory of models has no parameters of its own; they are for one "
+                         "model",
+                         path);
+    }
+    if (source->name.ptr) {
         return error_set(err, ST_BAD_CONFIG,
                          "%s: a directory of models has no name of its own; NAME=PATH is for one "
                          "model",
@@ -258,23 +274,21 @@ static enum status scan_dir(struct model_list *list, struct str name, const char
 
 /* ---- the command line ------------------------------------------------------------------------ */
 
-enum status scan_path(struct model_list *list, const char *argument, struct error *err) {
+enum status scan_path(struct model_list *list, const char *argument,
+                      const struct repository_params *params, struct error *err) {
+    struct source source = {.path = argument, .params = params};
     struct str rest = str_of(argument);
     struct str name = str_cut(&rest, '=');
-    const char *path = argument;
-    bool named = rest.ptr && !memchr(name.ptr, '/', name.len);
-    if (named) {
-        path = rest.ptr;
-    } else {
-        name = str_make(NULL, 0);
+    if (rest.ptr && !memchr(name.ptr, '/', name.len)) {
+        source.name = name;
+        source.path = rest.ptr;
     }
     struct stat info;
-    if (path[0] == '\0' || stat(path, &info) != 0) {
-        return error_set(err, ST_BAD_CONFIG, "%s: %s", path[0] ? path : argument,
-                         path[0] ? strerror(errno) : "no path after the =");
+    if (source.path[0] == '\0' || stat(source.path, &info) != 0) {
+        return error_set(err, ST_BAD_CONFIG, "%s: %s", source.path[0] ? source.path : argument,
+                         source.path[0] ? strerror(errno) : "no path after the =");
     }
-    return S_ISDIR(info.st_mode) ? scan_dir(list, name, path, err)
-                                 : scan_file(list, name, path, err);
+    return S_ISDIR(info.st_mode) ? scan_dir(list, &source, err) : scan_file(list, &source, err);
 }
 
 enum status scan_repository(struct model_list *list, const char *path, struct error *err) {

@@ -187,8 +187,8 @@ static void each_layout(void **state) {
         scan_init(&scan);
         fill(&dir, &rows[i]);
         argument_of(&dir, &rows[i], argument);
-        scan.status =
-            (rows[i].is_repository ? scan_repository : scan_path)(&scan.list, argument, &scan.err);
+        scan.status = rows[i].is_repository ? scan_repository(&scan.list, argument, &scan.err)
+                                            : scan_path(&scan.list, argument, NULL, &scan.err);
         check_row(&rows[i], i, &scan);
         scan_fini(&scan);
         test_dir_remove(&dir);
@@ -206,9 +206,9 @@ static void two_models_of_one_name(void **state) {
     scan_init(&scan);
     test_dir_add(&dir, "one/m.fake", "");
     test_dir_add(&dir, "two/m/1/", "");
-    assert_int_equal(scan_path(&scan.list, test_dir_path(&dir, "one/m.fake", first), &scan.err),
-                     ST_OK);
-    assert_int_equal(scan_path(&scan.list, test_dir_path(&dir, "two/m", second), &scan.err),
+    assert_int_equal(
+        scan_path(&scan.list, test_dir_path(&dir, "one/m.fake", first), NULL, &scan.err), ST_OK);
+    assert_int_equal(scan_path(&scan.list, test_dir_path(&dir, "two/m", second), NULL, &scan.err),
                      ST_BAD_CONFIG);
     assert_non_null(strstr(scan.err.text, first));
     assert_non_null(strstr(scan.err.text, second));
@@ -225,7 +225,7 @@ static void what_is_wrong_with_a_model_is_kept(void **state) {
     scan_init(&scan);
     test_dir_add(&dir, "r/m/config.pbtxt", "# nothing\n\nmax_batch_size: -1\n");
     test_dir_add(&dir, "r/m/1/", "");
-    assert_int_equal(scan_path(&scan.list, test_dir_path(&dir, "r", path), &scan.err), ST_OK);
+    assert_int_equal(scan_path(&scan.list, test_dir_path(&dir, "r", path), NULL, &scan.err), ST_OK);
     assert_int_equal(scan.list.items[0]->error.status, ST_BAD_CONFIG);
     assert_non_null(strstr(scan.list.items[0]->error.text, "r/m/config.pbtxt:3: max_batch_size"));
     scan_fini(&scan);
@@ -244,8 +244,44 @@ static void links_are_followed(void **state) {
     test_dir_add(&dir, "r/", "");
     assert_int_equal(symlink(test_dir_path(&dir, "data", target), test_dir_path(&dir, "r/m", path)),
                      0);
-    assert_int_equal(scan_path(&scan.list, test_dir_path(&dir, "r", path), &scan.err), ST_OK);
+    assert_int_equal(scan_path(&scan.list, test_dir_path(&dir, "r", path), NULL, &scan.err), ST_OK);
     assert_string_equal(print_models(&scan, text, sizeof(text)), "m:4");
+    scan_fini(&scan);
+    test_dir_remove(&dir);
+}
+
+/* Parameters from the server's own settings belong to one model. */
+static void parameters_come_with_a_path(void **state) {
+    static const struct repository_param items[] = {{STR("a"), STR("2")},
+                                                    {STR("sluice.run_on"), STR("gpu")}};
+    const struct repository_params good = {items, 1}, bad = {items, 2};
+    struct test_dir dir;
+    struct scan scan;
+    char path[PATH_MAX];
+    (void)state;
+    test_dir_make(&dir);
+    scan_init(&scan);
+    test_dir_add(&dir, "r/m/config.pbtxt",
+                 "parameters { key: \"a\" value { string_value: \"1\" } }");
+    test_dir_add(&dir, "r/m/1/", "");
+    test_dir_add(&dir, "f.fake", "");
+    test_dir_add(&dir, "g.fake", "");
+    test_dir_path(&dir, "r/m", path);
+    assert_int_equal(scan_path(&scan.list, path, &good, &scan.err), ST_OK);
+    test_dir_path(&dir, "f.fake", path);
+    assert_int_equal(scan_path(&scan.list, path, &good, &scan.err), ST_OK);
+    for (size_t i = 0; i < 2; i++) {
+        const struct model_config *config = &scan.list.items[i]->config;
+        assert_int_equal(config->n_params, 1);
+        assert_string_equal(config->params[0].value.ptr, "2");
+    }
+    test_dir_path(&dir, "g.fake", path);
+    assert_int_equal(scan_path(&scan.list, path, &bad, &scan.err), ST_OK);
+    assert_int_equal(scan.list.items[2]->error.status, ST_BAD_CONFIG);
+    assert_non_null(strstr(scan.list.items[2]->error.text, "auto, worker or instance"));
+    test_dir_path(&dir, "r", path);
+    assert_int_equal(scan_path(&scan.list, path, &good, &scan.err), ST_BAD_CONFIG);
+    assert_non_null(strstr(scan.err.text, "they are for one model"));
     scan_fini(&scan);
     test_dir_remove(&dir);
 }
@@ -256,6 +292,7 @@ int main(void) {
         cmocka_unit_test(two_models_of_one_name),
         cmocka_unit_test(what_is_wrong_with_a_model_is_kept),
         cmocka_unit_test(links_are_followed),
+        cmocka_unit_test(parameters_come_with_a_path),
     };
     return cmocka_run_group_tests_name("model/scan", tests, NULL, NULL);
 }

@@ -11,10 +11,15 @@ enum { STOP_POLL_NS = 1000000 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static sluice_param *params_for_backend(struct arena *arena, const struct model_config *config) {
+static sluice_param *params_for_backend(struct arena *arena, const struct model_config *config,
+                                        size_t *n) {
     sluice_param *params = arena_calloc(arena, config->n_params, sizeof(*params));
+    *n = 0;
     for (size_t i = 0; params && i < config->n_params; i++) {
-        params[i] = (sluice_param){
+        if (!model_config_param_is_backends(&config->params[i])) {
+            continue;
+        }
+        params[(*n)++] = (sluice_param){
             .name = config->params[i].name.ptr,
             .name_bytes = config->params[i].name.len,
             .kind = SLUICE_PARAM_STRING,
@@ -28,6 +33,8 @@ static sluice_param *params_for_backend(struct arena *arena, const struct model_
 static enum status open_model(struct model_version *version, const struct version_options *options,
                               struct error *err) {
     sluice_error reason = {{0}};
+    size_t n_params;
+    sluice_param *params = params_for_backend(version->arena, options->config, &n_params);
     sluice_model_args args = {
         .size = sizeof(args),
         .name = options->name.ptr,
@@ -38,8 +45,8 @@ static enum status open_model(struct model_version *version, const struct versio
             options->config->has_max_batch_size ? options->config->max_batch_size : UINT64_MAX,
         .n_threads = version->n_threads,
         .may_spin = version->may_spin,
-        .params = params_for_backend(version->arena, options->config),
-        .n_params = options->config->n_params,
+        .params = params,
+        .n_params = n_params,
     };
     if (!args.params) {
         return error_set(err, ST_NO_MEMORY, "out of memory for the model's parameters");
@@ -76,6 +83,18 @@ static void divide_cpus(struct model_version *version, const struct version_opti
     version->may_spin = !options->spinning_hurts && version->n_threads >= VERSION_SPIN_CPUS;
 }
 
+/* A model that is a single file has no directory of its own. */
+static struct str directory_of(const struct version_options *options) {
+    if (options->directory.len > 0) {
+        return options->directory;
+    }
+    size_t len = options->path.len;
+    while (len > 0 && options->path.ptr[len - 1] != '/') {
+        len--;
+    }
+    return len == 0 ? STR(".") : str_make(options->path.ptr, len > 1 ? len - 1 : len);
+}
+
 static struct model_version *allocate(const struct version_options *options, struct error *err) {
     struct arena *arena = arena_new(NULL, 0);
     struct model_version *version =
@@ -90,6 +109,7 @@ static struct model_version *allocate(const struct version_options *options, str
         .config = *options->config,
         .backend = options->backend,
         .path = options->path,
+        .directory = directory_of(options),
     };
     version->config.name = options->name;
     uint64_t limit = options->config->max_queue_size > 0 ? options->config->max_queue_size
@@ -147,6 +167,9 @@ enum status version_open(const struct version_options *options, struct model_ver
     if (st == ST_OK && info.cheap && options->config->instance_count == 0) {
         version->n_instances = options->usable_cpus; /* one for each worker that comes by */
     }
+    if (st == ST_OK && options->opened) {
+        st = options->opened(options->opened_cookie, version, err);
+    }
     if (st == ST_OK) {
         st = open_instances(version, info.cheap != 0, err);
     }
@@ -193,6 +216,26 @@ const struct model_spec *model_version_spec(const struct model_version *version)
 const uint64_t *model_version_siblings(const struct model_version *version, size_t *n) {
     *n = version->n_siblings;
     return version->siblings;
+}
+
+const struct model_config *model_version_config(const struct model_version *version) {
+    return &version->config;
+}
+
+struct str model_version_directory(const struct model_version *version) {
+    return version->directory;
+}
+
+struct arena *model_version_arena(struct model_version *version) {
+    return version->arena;
+}
+
+void model_version_keep(struct model_version *version, const void *kept) {
+    version->kept = kept;
+}
+
+const void *model_version_kept(const struct model_version *version) {
+    return version->kept;
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */

@@ -37,6 +37,8 @@ struct model_version {
     bool may_spin;
     enum model_run_on run_on; /* RUN_AUTO: as `pace` says */
     struct str path;          /* the model's file or directory */
+    struct str directory;     /* of the files that the configuration names */
+    const void *kept;         /* a front end's; set before the version is published */
     const uint64_t *siblings; /* set before the version is published */
     size_t n_siblings;
 
@@ -61,6 +63,9 @@ struct version_options {
     uint64_t max_queue_size;
     unsigned usable_cpus;
     bool spinning_hurts; /* the CPU quota is below the affinity */
+    /* repository_options.opened; NULL: nobody asks */
+    enum status (*opened)(void *cookie, struct model_version *version, struct error *err);
+    void *opened_cookie;
 };
 
 /* Opens the model in its backend, completes the configuration, opens the instances and starts their
@@ -75,8 +80,6 @@ void version_stop(struct model_version *version);
 /* After version_stop, when nobody holds a reference or an answer's bytes any more; a version that
  * is held after all stays in memory, and the log says so. */
 void version_close(struct model_version *version);
-
-void model_version_ref(struct model_version *version);
 
 /* A call begins; false (with `err` filled) when the version is being stopped. A call ends. */
 bool version_enter(struct model_version *version, struct error *err);
