@@ -14,5 +14,6 @@ enum exit_code {
 
 int cli_serve(int argc, char **argv);
 int cli_infer(int argc, char **argv);
+int cli_ping(int argc, char **argv);
 
 #endif
