@@ -93,6 +93,16 @@ enum status v2_json_check_size(const char *kind, const struct tensor *tensor, st
                      datatype_name(tensor->datatype), shape_print(tensor->shape, shape));
 }
 
+enum status v2_json_output_error(enum status status, struct error *err) {
+    if (status != ST_BAD_DATA) {
+        return status;
+    }
+    if (err) {
+        err->status = ST_BAD_OUTPUT;
+    }
+    return ST_BAD_OUTPUT;
+}
+
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
 bool v2_pieces_init(struct v2_pieces *pieces, struct arena *arena, size_t n_tensor_pieces) {

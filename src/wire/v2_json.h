@@ -27,6 +27,10 @@ void v2_json_tensor_head(struct buf *out, const struct tensor *tensor, bool firs
 enum status v2_json_check_size(const char *kind, const struct tensor *tensor, struct error *err)
     __attribute__((warn_unused_result));
 
+/* What is wrong with an output is not the request's fault: ST_BAD_DATA becomes ST_BAD_OUTPUT, in
+ * `err` too. Returns: that, or `status`. */
+enum status v2_json_output_error(enum status status, struct error *err);
+
 /* The JSON and the tensors that follow it. */
 struct v2_pieces {
     struct piece *items;

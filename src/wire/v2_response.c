@@ -57,17 +57,6 @@ static enum status print_head(struct buf *json, const struct model_spec *model,
     return status;
 }
 
-/* What is wrong with an output is not the request's fault. */
-static enum status as_output_error(enum status status, struct error *err) {
-    if (status != ST_BAD_DATA) {
-        return status;
-    }
-    if (err) {
-        err->status = ST_BAD_OUTPUT;
-    }
-    return ST_BAD_OUTPUT;
-}
-
 enum status v2_response_encode(struct arena *arena, const struct model_spec *model,
                                const struct v2_request *request,
                                const struct infer_response *response, struct v2_response *out,
@@ -91,7 +80,7 @@ enum status v2_response_encode(struct arena *arena, const struct model_spec *mod
     }
     v2_json_add(&json, "]}");
     if (status != ST_OK) {
-        return as_output_error(status, err);
+        return v2_json_output_error(status, err);
     }
     if (json.failed) {
         return error_set(err, ST_NO_MEMORY, "out of memory for the answer");
