@@ -37,12 +37,23 @@ enum option_type {
     OPTION_ARGUMENT, /* an argument without a flag; required; only on the command line */
     OPTION_OPTIONAL, /* the same, behind those; may be left out, and is NULL then */
     OPTION_MODELS,   /* the arguments that are left; in YAML texts or {name: N, path: P}, meaning
-                      N=P */
+                      N=P, with parameters: {KEY: VALUE} where there are any */
+};
+
+/* Names and their values, as texts. */
+struct option_pair {
+    const char *name;
+    const char *value;
+};
+struct option_pairs {
+    struct option_pair *items;
+    size_t n;
 };
 
 struct option_texts {
     const char **items;
-    size_t *order; /* of each item: how many texts of any list were given before it */
+    size_t *order;              /* of each item: how many texts of any list were given before it */
+    struct option_pairs *pairs; /* of each item: a model's parameters */
     size_t n;
 };
 
@@ -129,6 +140,8 @@ enum status option_set_text(struct options *options, size_t index, const char *t
 enum status option_set_number(struct options *options, size_t index, uint64_t value,
                               struct error *err) __attribute__((warn_unused_result));
 void option_set_bool(struct options *options, size_t index, bool value);
+/* Gives the last text of a list its pairs. */
+void option_set_pairs(struct options *options, size_t index, struct option_pairs pairs);
 /* Empties a list before something replaces it. */
 void option_clear(struct options *options, size_t index);
 bool option_is_list(const struct option *option);

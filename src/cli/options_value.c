@@ -135,13 +135,22 @@ static enum status add_text(struct options *options, size_t index, const char *t
     size = sizeof(*texts->order);
     size_t *order =
         arena_realloc(options->arena, texts->order, texts->n * size, (texts->n + 1) * size);
-    if (!items || !order) {
+    size = sizeof(*texts->pairs);
+    struct option_pairs *pairs =
+        arena_realloc(options->arena, texts->pairs, texts->n * size, (texts->n + 1) * size);
+    if (!items || !order || !pairs) {
         return error_set(err, ST_NO_MEMORY, "no memory for %zu values", texts->n + 1);
     }
     items[texts->n] = text;
     order[texts->n] = options->n_texts++;
-    *texts = (struct option_texts){items, order, texts->n + 1};
+    pairs[texts->n] = (struct option_pairs){NULL, 0};
+    *texts = (struct option_texts){items, order, pairs, texts->n + 1};
     return ST_OK;
+}
+
+void option_set_pairs(struct options *options, size_t index, struct option_pairs pairs) {
+    struct option_texts *texts = place(options, index);
+    texts->pairs[texts->n - 1] = pairs;
 }
 
 enum status option_set_text(struct options *options, size_t index, const char *text,

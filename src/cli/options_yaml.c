@@ -3,10 +3,15 @@
  * are said on the command line only. */
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/str.h"
 #include "cli/options.h"
 
 static const double SECONDS_MAX = 1e9;
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory for a value of the configuration file");
+}
 
 /* What option_set_text or option_set_number found wrong, said with file, line and key. */
 static enum status located(const struct doc_node *node, enum status status, struct error *err) {
@@ -51,17 +56,92 @@ static enum status read_text(struct options *options, size_t index, const struct
     }
     text = arena_dup(options->arena, text);
     if (!text.ptr) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a value of the configuration file");
+        return no_memory(err);
     }
     return located(node, option_set_text(options, index, text.ptr, err), err);
 }
 
-/* {name: N, path: P}, which is N=P. */
+/* A value of any plain kind as text: what is written 3 or true needs no quotes. */
+static enum status print_plain(struct buf *out, const struct doc_node *node, struct error *err) {
+    yyjson_val *value = node->val;
+    if (yyjson_is_str(value)) {
+        struct str text = str_make(yyjson_get_str(value), yyjson_get_len(value));
+        if (memchr(text.ptr, '\0', text.len)) {
+            return doc_error(node, err, "a NUL character can't be in this text");
+        }
+        buf_add_str(out, text);
+    } else if (yyjson_is_bool(value)) {
+        buf_add_str(out, yyjson_get_bool(value) ? STR("true") : STR("false"));
+    } else if (yyjson_is_uint(value)) {
+        buf_add_u64(out, yyjson_get_uint(value));
+    } else if (yyjson_is_sint(value)) {
+        buf_add_i64(out, yyjson_get_sint(value));
+    } else if (yyjson_is_real(value)) {
+        buf_printf(out, "%.17g", yyjson_get_real(value));
+    } else {
+        return doc_error(node, err,
+                         "expected text, a number, true or false, or a list of such values");
+    }
+    return ST_OK;
+}
+
+/* The values of a list with commas between them. */
+static enum status read_pair_value(struct arena *arena, const struct doc_node *node,
+                                   const char **out, struct error *err) {
+    struct buf text;
+    buf_init(&text, arena, 32);
+    bool list = yyjson_is_arr(node->val);
+    enum status status = list ? ST_OK : print_plain(&text, node, err);
+    for (size_t i = 0; list && i < doc_count(node) && status == ST_OK; i++) {
+        struct doc_node item = doc_at(node, i);
+        if (i > 0) {
+            buf_add_char(&text, ',');
+        }
+        status = print_plain(&text, &item, err);
+    }
+    buf_add_char(&text, '\0');
+    *out = text.data;
+    return status == ST_OK && text.failed ? no_memory(err) : status;
+}
+
+static enum status read_pairs(struct arena *arena, const struct doc_node *node,
+                              struct option_pairs *out, struct error *err) {
+    if (!doc_present(node)) {
+        return ST_OK;
+    }
+    enum status status = doc_expect_object(node, err);
+    if (status != ST_OK) {
+        return status;
+    }
+    out->items = arena_calloc(arena, yyjson_obj_size(node->val), sizeof(*out->items));
+    if (!out->items) {
+        return no_memory(err);
+    }
+    size_t i, max;
+    yyjson_val *key, *value;
+    yyjson_obj_foreach(node->val, i, max, key, value) {
+        struct str name = arena_dup(arena, str_make(yyjson_get_str(key), yyjson_get_len(key)));
+        if (!name.ptr) {
+            return no_memory(err);
+        }
+        struct doc_node member = doc_get(node, name.ptr);
+        status = read_pair_value(arena, &member, &out->items[out->n].value, err);
+        if (status != ST_OK) {
+            return status;
+        }
+        out->items[out->n++].name = name.ptr;
+    }
+    return ST_OK;
+}
+
+/* {name: N, path: P}, which is N=P, with its parameters. */
 static enum status read_model(struct options *options, size_t index, const struct doc_node *node,
                               struct error *err) {
-    static const char *const names[] = {"name", "path", NULL};
+    static const char *const names[] = {"name", "path", "parameters", NULL};
     struct doc_node name_node = doc_get(node, "name"), path_node = doc_get(node, "path");
+    struct doc_node params_node = doc_get(node, "parameters");
     struct str name = {0}, path = {0};
+    struct option_pairs params = {0};
     enum status status = doc_only(node, names, err);
     if (status == ST_OK) {
         status = doc_read_str(&name_node, &name, err);
@@ -69,19 +149,26 @@ static enum status read_model(struct options *options, size_t index, const struc
     if (status == ST_OK) {
         status = doc_read_str(&path_node, &path, err);
     }
+    if (status == ST_OK) {
+        status = read_pairs(options->arena, &params_node, &params, err);
+    }
+    if (status == ST_OK && path.len == 0) {
+        status = doc_error(node, err, "a model needs a path: {name: NAME, path: PATH}, or a text");
+    }
     if (status != ST_OK) {
         return status;
-    }
-    if (path.len == 0) {
-        return doc_error(node, err, "a model needs a path: {name: NAME, path: PATH}, or a text");
     }
     struct str text = name.ptr
                           ? arena_printf(options->arena, "%.*s=%.*s", STR_ARG(name), STR_ARG(path))
                           : arena_dup(options->arena, path);
     if (!text.ptr) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a value of the configuration file");
+        return no_memory(err);
     }
-    return located(node, option_set_text(options, index, text.ptr, err), err);
+    status = located(node, option_set_text(options, index, text.ptr, err), err);
+    if (status == ST_OK) {
+        option_set_pairs(options, index, params);
+    }
+    return status;
 }
 
 static enum status read_list(struct options *options, size_t index, const struct doc_node *node,

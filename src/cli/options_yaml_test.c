@@ -73,6 +73,7 @@ static void values_of_each_type(void **state) {
     assert_string_equal(values.models.items[0], "a.onnx");
     assert_string_equal(values.models.items[1], "b=/m/c.onnx");
     assert_string_equal(values.models.items[2], "d.onnx");
+    assert_int_equal(values.models.pairs[0].n, 0);
     assert_string_equal(values.name, "me");
     assert_int_equal(values.tags.n, 2);
     assert_string_equal(values.tags.items[1], "y");
@@ -81,6 +82,32 @@ static void values_of_each_type(void **state) {
     assert_int_equal(values.span, 2500000000);
     assert_false(values.loud);
     assert_int_equal(values.colour, 0);
+    arena_free(arena);
+}
+
+/* A model's parameters are texts; what YAML takes for something else is written as one. */
+static void parameters_of_a_model(void **state) {
+    (void)state;
+    struct arena *arena = arena_new(NULL, 0);
+    struct values values;
+    struct error err = {0};
+    const char *yaml = "models:\n  - a.onnx\n  - path: b.onnx\n    parameters:\n      t: x y\n"
+                       "      n: 3\n      m: -4\n      f: 0.5\n      b: true\n"
+                       "      l: [0.25, 2, z]\n      e: []\n      h: 1/255\n  - c.onnx\n";
+    static const char *const expected[][2] = {{"t", "x y"}, {"n", "3"},    {"m", "-4"},
+                                              {"f", "0.5"}, {"b", "true"}, {"l", "0.25,2,z"},
+                                              {"e", ""},    {"h", "1/255"}};
+    if (read_yaml(yaml, 0, NULL, arena, &values, &err) != ST_OK) {
+        fail_msg("%s", err.text);
+    }
+    assert_int_equal(values.models.n, 3);
+    assert_int_equal(values.models.pairs[0].n, 0);
+    assert_int_equal(values.models.pairs[1].n, 8);
+    assert_int_equal(values.models.pairs[2].n, 0);
+    for (size_t i = 0; i < 8; i++) {
+        assert_string_equal(values.models.pairs[1].items[i].name, expected[i][0]);
+        assert_string_equal(values.models.pairs[1].items[i].value, expected[i][1]);
+    }
     arena_free(arena);
 }
 
@@ -151,6 +178,11 @@ static const struct {
     {"name: \"a\\0b\"\n", {"t.yaml:1: ", "name", "NUL"}},
     {"tag: [a, 5]\n", {"t.yaml:1: ", "tag[1]", ""}},
     {"models:\n- {name: a}\n", {"t.yaml:2: ", "models[0]", "path"}},
+    {"models:\n- {path: b, parameters: [a]}\n", {"t.yaml:2: ", "models[0].parameters", ""}},
+    {"models:\n- {path: b, parameters: {a: {b: 1}}}\n",
+     {"t.yaml:2: ", "models[0].parameters.a", "expected text, a number"}},
+    {"models:\n- {path: b, parameters: {a: [[1]]}}\n",
+     {"t.yaml:2: ", "parameters.a[0]", "expected text, a number"}},
     {"models:\n- a\n- {nmae: a, path: b}\n", {"t.yaml:3: ", "nmae", "\"name\""}},
 };
 
@@ -178,6 +210,7 @@ static void refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_of_each_type),
+        cmocka_unit_test(parameters_of_a_model),
         cmocka_unit_test(units_and_single_values),
         cmocka_unit_test(flags_win),
         cmocka_unit_test(refused),

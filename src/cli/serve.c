@@ -50,6 +50,26 @@ static int serve(const struct serve_settings *settings, const struct repository_
     return EXIT_CODE_FAILED;
 }
 
+/* The parameters that the configuration file gives for each path. Returns: NULL when out of
+ * memory. */
+static const struct repository_params *params_of(const struct option_texts *paths,
+                                                 struct arena *arena) {
+    struct repository_params *params = arena_calloc(arena, paths->n, sizeof(*params));
+    for (size_t i = 0; params && i < paths->n; i++) {
+        const struct option_pairs *pairs = &paths->pairs[i];
+        struct repository_param *items = arena_calloc(arena, pairs->n, sizeof(*items));
+        if (!items) {
+            return NULL;
+        }
+        for (size_t j = 0; j < pairs->n; j++) {
+            items[j] = (struct repository_param){str_of(pairs->items[j].name),
+                                                 str_of(pairs->items[j].value)};
+        }
+        params[i] = (struct repository_params){items, pairs->n};
+    }
+    return params;
+}
+
 int cli_serve(int argc, char **argv) {
     struct arena *arena = arena_new(NULL, 0);
     if (!arena) {
@@ -63,6 +83,7 @@ int cli_serve(int argc, char **argv) {
         struct repository_options options = {
             .paths = settings.paths.items,
             .n_paths = settings.paths.n,
+            .path_params = params_of(&settings.paths, arena),
             .directories = settings.model_repositories.items,
             .n_directories = settings.model_repositories.n,
             .backend_dir = settings.backend_dir,
