@@ -1,6 +1,8 @@
-# `make install`: the program, the backends, the public headers, and the shared libraries that the
-# system does not have, in a folder of our own where only our binaries look.
+# `make install`: the program, the backends, the public headers, libsluice with what others find it by
+# (pkg-config, CMake), and the shared libraries that the system does not have, in a folder of our own
+# where only our binaries look.
 include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
 
 set(own "${CMAKE_INSTALL_LIBDIR}/sluice")
 file(RELATIVE_PATH from_bin "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}/sluice")
@@ -16,23 +18,57 @@ if(TARGET sluice)
     install(TARGETS sluice RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
 
-# Not client.h: it is of no use before its library is installed too.
 install(DIRECTORY include/sluice DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
-    FILES_MATCHING PATTERN "*.h" PATTERN "client.h" EXCLUDE)
+    FILES_MATCHING PATTERN "*.h")
 
 get_property(backends GLOBAL PROPERTY sluice_backends)
 if(backends)
     install(TARGETS ${backends} LIBRARY DESTINATION "${own}/backends")
 endif()
 
+# Every name of a library: those that the loader may ask for (libNAME.so.0, libNAME.so.0.10.0), and
+# the linker's, for programs with libsluice.a.
+set(carried OFF)
 foreach(library IN ITEMS "${yyjson_LIBRARY}" "${llhttp_LIBRARY}")
     if(library MATCHES "^${SLUICE_DEPS}/")
-        # Every name of the library that the loader may ask for: libNAME.so.0, libNAME.so.0.10.0.
-        file(GLOB names "${library}.*")
+        file(GLOB names "${library}" "${library}.*")
         install(FILES ${names} DESTINATION "${own}")
+        set(carried ON)
     endif()
 endforeach()
 if(TARGET backend_onnxruntime)
     install(FILES "${onnxruntime_LIBRARY}" DESTINATION "${own}/backends"
         RENAME "libonnxruntime.so.1")
+endif()
+
+# ---- libsluice -----------------------------------------------------------------------------------
+
+if(TARGET sluice_shared)
+    if(carried)
+        set_target_properties(sluice_shared PROPERTIES INSTALL_RPATH "\$ORIGIN/sluice")
+    endif()
+    install(TARGETS sluice_shared LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+    install(FILES "${CMAKE_BINARY_DIR}/lib/libsluice.a" DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+
+    # Neither file holds a path of this machine: each says where things are seen from itself, so that
+    # what is installed may be moved.
+    set(pkgconfig "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+    set(package "${CMAKE_INSTALL_LIBDIR}/cmake/Sluice")
+    file(RELATIVE_PATH prefix_from_pc
+        "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")
+    file(RELATIVE_PATH include_from_pc
+        "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_FULL_INCLUDEDIR}")
+    file(RELATIVE_PATH include_from_package
+        "${CMAKE_INSTALL_FULL_LIBDIR}/cmake/Sluice" "${CMAKE_INSTALL_FULL_INCLUDEDIR}")
+    set(private_libs "-lllhttp -lyyjson")
+    if(carried)
+        string(PREPEND private_libs "-L\${libdir}/sluice -Wl,-rpath,\${libdir}/sluice ")
+    endif()
+    configure_file(cmake/sluice.pc.in lib/sluice.pc @ONLY)
+    configure_file(cmake/SluiceConfig.cmake.in lib/SluiceConfig.cmake @ONLY)
+    write_basic_package_version_file("${CMAKE_BINARY_DIR}/lib/SluiceConfigVersion.cmake"
+        COMPATIBILITY SameMajorVersion)
+    install(FILES "${CMAKE_BINARY_DIR}/lib/sluice.pc" DESTINATION "${pkgconfig}")
+    install(FILES "${CMAKE_BINARY_DIR}/lib/SluiceConfig.cmake"
+        "${CMAKE_BINARY_DIR}/lib/SluiceConfigVersion.cmake" DESTINATION "${package}")
 endif()
