@@ -1,0 +1,56 @@
+/* Pings several servers at the same time, in one thread: event_loop URL…
+ *
+ *     cc event_loop.c -o event_loop $(pkg-config --cflags --libs sluice)
+ *
+ * poll(2) stands for whatever loop a program has: ask each client what it waits for, wait, step.
+ * An inference goes the same way, and has a sluice_client_take_infer where this prints. */
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+
+#include <sluice/client.h>
+
+enum { MOST = 16 };
+
+static struct pollfd interest(const sluice_client *client, int *timeout_ms) {
+    sluice_client_waiting waiting = {.size = sizeof(waiting)};
+    sluice_client_wait(client, &waiting);
+    uint64_t ms = waiting.fd < 0 ? 0 : waiting.timeout_ns / 1000000 + 1;
+    *timeout_ms = ms < (uint64_t)*timeout_ms ? (int)ms : *timeout_ms;
+    int events = (waiting.read ? POLLIN : 0) | (waiting.write ? POLLOUT : 0);
+    return (struct pollfd){waiting.fd, (short)events, 0};
+}
+
+int main(int argc, char **argv) {
+    sluice_client *clients[MOST] = {NULL}; /* NULL: its call is over */
+    sluice_client_error error;
+    int n = argc - 1 < MOST ? argc - 1 : MOST, n_left = 0;
+    for (int i = 0; i < n; i++) {
+        sluice_client_options options = {.size = sizeof(options), .url = argv[i + 1]};
+        if (sluice_client_open(&options, &clients[i], &error) != SLUICE_CLIENT_OK ||
+            sluice_client_start_ping(clients[i], &error) != SLUICE_CLIENT_OK) {
+            fprintf(stderr, "event_loop: %s\n", error.text);
+            return 1;
+        }
+        n_left++;
+    }
+    while (n_left > 0) {
+        struct pollfd fds[MOST];
+        int timeout_ms = INT_MAX;
+        for (int i = 0; i < n; i++) {
+            fds[i] = clients[i] ? interest(clients[i], &timeout_ms) : (struct pollfd){-1, 0, 0};
+        }
+        poll(fds, (nfds_t)n, timeout_ms);
+        for (int i = 0; i < n; i++) {
+            sluice_client_status status =
+                clients[i] ? sluice_client_step(clients[i], &error) : SLUICE_CLIENT_AGAIN;
+            if (status != SLUICE_CLIENT_AGAIN) {
+                printf("%s: %s\n", argv[i + 1], status == SLUICE_CLIENT_OK ? "ok" : error.text);
+                sluice_client_close(clients[i]);
+                clients[i] = NULL;
+                n_left--;
+            }
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,37 @@
+/* Sends standard input, as it is, to a model that takes one element of BYTES, and writes the first
+ * output's: http_raw URL MODEL <picture.jpg
+ *
+ *     cc http_raw.c -o http_raw $(pkg-config --cflags --libs sluice)
+ *
+ * A raw request is the bytes and nothing else: names and shape are what the server deduces. */
+#include <stdio.h>
+
+#include <sluice/client.h>
+
+static unsigned char element[4 + (16 << 20)]; /* the length, 4 bytes little-endian, and the bytes */
+
+int main(int argc, char **argv) {
+    size_t n = fread(element + 4, 1, sizeof(element) - 4, stdin);
+    for (int byte = 0; byte < 4; byte++) {
+        element[byte] = (unsigned char)(n >> 8 * byte);
+    }
+    const int64_t dims[] = {1};
+    sluice_tensor input = {"", SLUICE_BYTES, dims, 1, element, 4 + n};
+    sluice_infer_request request = {.size = sizeof(request), .form = SLUICE_FORM_RAW};
+    request.model = argc == 3 ? argv[2] : "";
+    request.inputs = &input, request.n_inputs = 1;
+    sluice_infer_answer answer = {.size = sizeof(answer)};
+
+    sluice_client_options options = {.size = sizeof(options), .url = argc == 3 ? argv[1] : ""};
+    sluice_client *client = NULL;
+    sluice_client_error error;
+    int ok = sluice_client_open(&options, &client, &error) == SLUICE_CLIENT_OK &&
+             sluice_client_infer(client, &request, &answer, &error) == SLUICE_CLIENT_OK;
+    if (ok && answer.outputs[0].n_bytes >= 4) {
+        fwrite((const char *)answer.outputs[0].data + 4, 1, answer.outputs[0].n_bytes - 4, stdout);
+    } else if (!ok) {
+        fprintf(stderr, "http_raw: %s\n", error.text);
+    }
+    sluice_client_close(client);
+    return !ok;
+}
