@@ -11,23 +11,26 @@
 static unsigned char element[4 + (16 << 20)]; /* the length, 4 bytes little-endian, and the bytes */
 
 int main(int argc, char **argv) {
+    if (argc != 3) {
+        fprintf(stderr, "usage: http_raw URL MODEL <FILE\n");
+        return 2;
+    }
     size_t n = fread(element + 4, 1, sizeof(element) - 4, stdin);
     for (int byte = 0; byte < 4; byte++) {
         element[byte] = (unsigned char)(n >> 8 * byte);
     }
     const int64_t dims[] = {1};
     sluice_tensor input = {"", SLUICE_BYTES, dims, 1, element, 4 + n};
-    sluice_infer_request request = {.size = sizeof(request), .form = SLUICE_FORM_RAW};
-    request.model = argc == 3 ? argv[2] : "";
-    request.inputs = &input, request.n_inputs = 1;
+    sluice_infer_request request = {.size = sizeof(request), .model = argv[2]};
+    request.inputs = &input, request.n_inputs = 1, request.form = SLUICE_FORM_RAW;
     sluice_infer_answer answer = {.size = sizeof(answer)};
 
-    sluice_client_options options = {.size = sizeof(options), .url = argc == 3 ? argv[1] : ""};
+    sluice_client_options options = {.size = sizeof(options), .url = argv[1]};
     sluice_client *client = NULL;
     sluice_client_error error;
     int ok = sluice_client_open(&options, &client, &error) == SLUICE_CLIENT_OK &&
              sluice_client_infer(client, &request, &answer, &error) == SLUICE_CLIENT_OK;
-    if (ok && answer.outputs[0].n_bytes >= 4) {
+    if (ok && answer.n_outputs > 0 && answer.outputs[0].n_bytes >= 4) {
         fwrite((const char *)answer.outputs[0].data + 4, 1, answer.outputs[0].n_bytes - 4, stdout);
     } else if (!ok) {
         fprintf(stderr, "http_raw: %s\n", error.text);

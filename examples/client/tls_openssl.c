@@ -1,4 +1,4 @@
-/* Sends N numbers to a model over TLS, with OpenSSL, and counts those that come back as they went:
+/* Sends N numbers to a model over TLS, with OpenSSL, and says whether the answer is the same bytes:
  *     tls_openssl https://HOST[:PORT] MODEL INPUT N
  *
  *     cc tls_openssl.c -o tls_openssl $(pkg-config --cflags --libs sluice openssl)
@@ -12,36 +12,37 @@
 #include "openssl_transport.h"
 
 static int ask(sluice_client *client, char **argv, sluice_client_error *error) {
-    size_t n = (size_t)atoi(argv[4]);
-    float *numbers = calloc(n + 1, sizeof(*numbers));
-    const int64_t dims[] = {(int64_t)n};
-    sluice_tensor input = {argv[3], SLUICE_FP32, dims, 1, numbers, n * sizeof(*numbers)};
+    const int64_t dims[] = {atoll(argv[4])};
+    size_t n_bytes = (size_t)dims[0] * sizeof(float);
+    float *numbers = calloc(1, n_bytes);
+    sluice_tensor input = {argv[3], SLUICE_FP32, dims, 1, numbers, n_bytes};
     sluice_infer_request request = {.size = sizeof(request), .model = argv[2]};
     request.inputs = &input, request.n_inputs = 1;
     sluice_infer_answer answer = {.size = sizeof(answer)};
-    for (size_t i = 0; i < n; i++) {
+    for (int64_t i = 0; numbers && i < dims[0]; i++) {
         numbers[i] = (float)i;
     }
     int ok = sluice_client_infer(client, &request, &answer, error) == SLUICE_CLIENT_OK;
     if (ok) {
-        size_t same = 0;
-        const float *came = answer.outputs[0].data;
-        while (same < answer.outputs[0].n_bytes / sizeof(*came) && came[same] == numbers[same]) {
-            same++;
-        }
-        printf("%zu\n", same);
+        int same = answer.n_outputs > 0 && answer.outputs[0].n_bytes == n_bytes &&
+                   memcmp(answer.outputs[0].data, numbers, n_bytes) == 0;
+        printf("%s\n", same ? "the same" : "something else");
     }
     free(numbers);
     return ok;
 }
 
 int main(int argc, char **argv) {
+    if (argc != 5) {
+        fprintf(stderr, "usage: tls_openssl https://HOST[:PORT] MODEL INPUT N\n");
+        return 2;
+    }
     struct openssl tls = {SSL_CTX_new(TLS_client_method()), NULL};
     sluice_client_transport transport = {sizeof(transport), &tls,          openssl_start,
                                          openssl_read,      openssl_write, openssl_stop,
                                          openssl_reason};
-    sluice_client_options options = {.size = sizeof(options), .transport = &transport};
-    options.url = argc == 5 ? argv[1] : "";
+    sluice_client_options options = {.size = sizeof(options), .url = argv[1]};
+    options.transport = &transport;
     sluice_client *client = NULL;
     sluice_client_error error;
     signal(SIGPIPE, SIG_IGN);
