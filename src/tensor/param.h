@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/arena.h"
 #include "base/str.h"
 
 enum param_kind { PARAM_BOOL, PARAM_INT64, PARAM_UINT64, PARAM_DOUBLE, PARAM_STRING };
@@ -27,5 +28,11 @@ struct params {
 
 /* Returns: the parameter of that name, or NULL. */
 const struct param *params_find(struct params params, const char *name);
+
+/* Of equal names. */
+enum params_keep { PARAMS_KEEP_FIRST, PARAMS_KEEP_LAST };
+/* Takes all but one of equal names out; the others stay in their order. A peer may choose how many
+ * there are: it sorts. Names are never NULL. Returns: false when out of memory. */
+bool params_unique(struct arena *arena, struct param *items, size_t *n, enum params_keep keep);
 
 #endif

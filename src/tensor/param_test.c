@@ -23,7 +23,28 @@ static void finding(void **state) {
     assert_null(params_find((struct params){NULL, 0}, "priority"));
 }
 
+static void of_equal_names_one(void **state) {
+    (void)state;
+    for (int keep = PARAMS_KEEP_FIRST; keep <= PARAMS_KEEP_LAST; keep++) {
+        struct arena *arena = arena_new(NULL, 0);
+        struct param items[] = {
+            {.name = STR("b"), .int64 = 0}, {.name = STR("a"), .int64 = 1},
+            {.name = STR("b"), .int64 = 2}, {.name = STR(""), .int64 = 3},
+            {.name = STR("b"), .int64 = 4}, {.name = STR(""), .int64 = 5},
+        };
+        static const int64_t want[2][3] = {{0, 1, 3}, {1, 4, 5}};
+        size_t n = 6;
+        assert_true(params_unique(arena, items, &n, (enum params_keep)keep));
+        assert_int_equal(n, 3);
+        for (size_t i = 0; i < n; i++) {
+            assert_int_equal(items[i].int64, want[keep][i]);
+        }
+        arena_free(arena);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(finding)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(finding),
+                                       cmocka_unit_test(of_equal_names_one)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

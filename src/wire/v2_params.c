@@ -2,8 +2,6 @@
  * refuses to know what any other parameter means. */
 #include "wire/v2_params.h"
 
-#include <stdlib.h>
-
 #include "wire/json_path.h"
 #include "wire/json_read.h"
 
@@ -128,48 +126,6 @@ static enum status read_value(const struct json_tree *tree, yyjson_val *val, str
     return ST_OK;
 }
 
-/* ---- of equal names the first counts --------------------------------------------------------- */
-
-static int compare_names(const struct param *a, const struct param *b) {
-    if (a->name.len != b->name.len) {
-        return a->name.len < b->name.len ? -1 : 1;
-    }
-    return a->name.len == 0 ? 0 : memcmp(a->name.ptr, b->name.ptr, a->name.len);
-}
-
-/* By name, then by place: both point into one array. */
-static int compare_places(const void *a, const void *b) {
-    const struct param *const *left = a, *const *right = b;
-    int order = compare_names(*left, *right);
-    return order != 0 ? order : (*left > *right) - (*left < *right);
-}
-
-/* Takes the later of equal names out. Sorted, because a peer chooses how many there are. Returns:
- * false when out of memory. */
-static bool drop_repeated(struct arena *arena, struct param *items, size_t *n) {
-    struct param **sorted = arena_calloc(arena, *n, sizeof(struct param *));
-    size_t kept = 0;
-    if (!sorted) {
-        return false;
-    }
-    for (size_t i = 0; i < *n; i++) {
-        sorted[i] = &items[i];
-    }
-    qsort(sorted, *n, sizeof(struct param *), compare_places);
-    for (size_t i = *n; i-- > 1;) {
-        if (compare_names(sorted[i - 1], sorted[i]) == 0) {
-            sorted[i]->name.ptr = NULL; /* marks it; names that came are never NULL */
-        }
-    }
-    for (size_t i = 0; i < *n; i++) {
-        if (items[i].name.ptr) {
-            items[kept++] = items[i];
-        }
-    }
-    *n = kept;
-    return true;
-}
-
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 static enum status no_memory(struct error *err) {
@@ -204,7 +160,8 @@ enum status v2_params_read(const struct json_tree *tree, yyjson_val *object, enu
             status = read_value(tree, val, &items[out->n++], err);
         }
     }
-    if (status == ST_OK && items && out->n > 1 && !drop_repeated(tree->arena, items, &out->n)) {
+    if (status == ST_OK && items && out->n > 1 &&
+        !params_unique(tree->arena, items, &out->n, PARAMS_KEEP_FIRST)) {
         return no_memory(err);
     }
     out->items = items;

@@ -1,0 +1,139 @@
+/* gRPC over the HTTP/2 server: calls, messages, deadlines, cancellation, status. It knows no
+ * service: a method is a row of a table with one function, which is given the call and what
+ * happened to it, so that a service is tested without a socket.
+ *
+ *     GRPC_BEGIN → GRPC_MESSAGE … → GRPC_HALF_CLOSE → (grpc_send …, grpc_finish) → GRPC_END
+ *
+ * Messages are pulled: after GRPC_BEGIN, and after each message it has taken in hand, a method says
+ * with grpc_read that it wants the next one. Nothing more than the flow-control window is held for
+ * a call whose method does not read. A unary method is read for: it gets GRPC_BEGIN, one
+ * GRPC_MESSAGE (none or two are refused for it), and then answers.
+ *
+ * GRPC_CANCELLED comes at most once, when nobody waits any more: the client reset the stream, the
+ * connection was lost, the deadline passed, or the call was ended by a drain that took too long.
+ * All later grpc_send only release, grpc_finish is still owed. GRPC_END is the last event of every
+ * call, after grpc_finish.
+ *
+ * Thread: all events and functions on the call's worker. */
+#ifndef SLUICE_NET_GRPC_SERVER_H
+#define SLUICE_NET_GRPC_SERVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "base/str.h"
+#include "loop/worker.h"
+#include "net/address.h"
+#include "tensor/tensor.h"
+
+struct grpc_server;
+struct net_budget;
+
+/* A message as it came, decompressed. Owns: the method that got it, until grpc_message_free. */
+struct grpc_message {
+    struct str data; /* in one piece; its first byte is aligned so that views of large fields can
+                            be (see struct grpc_method) */
+    struct arena *arena; /* for what is made of it; goes with it. A unary call's own */
+};
+
+struct grpc_field {
+    struct str name;  /* lower case */
+    struct str value; /* of a name that ends in "-bin": decoded */
+};
+
+enum grpc_event {
+    GRPC_BEGIN,      /* the head is here: call->fields */
+    GRPC_MESSAGE,    /* call->message is the method's now */
+    GRPC_HALF_CLOSE, /* the client sends no more messages; not for unary methods */
+    GRPC_WRITABLE,   /* what was queued with grpc_send has left, see grpc_queued_bytes */
+    GRPC_CANCELLED,
+    GRPC_END,
+};
+
+struct grpc_call {
+    struct arena *arena; /* freed after GRPC_END */
+    struct worker *worker;
+    const struct grpc_method *method;
+    void *context; /* the method's */
+    struct str authority;
+    const struct grpc_field
+        *fields; /* the client's metadata, also reserved ones but pseudo fields */
+    size_t n_fields;
+    uint64_t deadline_ns;         /* on the monotonic clock; 0: none */
+    struct grpc_message *message; /* during GRPC_MESSAGE */
+    struct error cancelled; /* from GRPC_CANCELLED on: why (ST_CANCELLED, _DEADLINE_EXCEEDED) */
+    bool gone;              /* cancelled */
+    void *user;             /* the method's own, NULL at GRPC_BEGIN */
+};
+
+typedef void grpc_step(struct grpc_call *call, enum grpc_event event);
+
+struct grpc_method {
+    const char *path; /* "/inference.GRPCInferenceService/ModelInfer" */
+    grpc_step *step;
+    bool streams; /* the client may send any number of messages, the server too */
+    void *context;
+};
+
+/* Asks for the next message (or the half-close) of a streaming call. One is given for each time. */
+void grpc_read(struct grpc_call *call);
+/* Queues a message of these pieces behind those before. The array is read during the call only, the
+ * bytes must stay until `release`, called exactly once on the worker; NULL where they live until
+ * GRPC_END. */
+void grpc_send(struct grpc_call *call, const struct piece *pieces, size_t n_pieces,
+               void (*release)(void *cookie), void *cookie);
+/* Bytes queued and not yet taken by the connection: who streams much waits for GRPC_WRITABLE. */
+size_t grpc_queued_bytes(const struct grpc_call *call);
+/* Fields of the answer's head, before the first grpc_send; of its trailers, before grpc_finish.
+ * Copied. A name that ends in "-bin" is encoded. */
+void grpc_set_field(struct grpc_call *call, struct str name, struct str value);
+void grpc_set_trailer(struct grpc_call *call, struct str name, struct str value);
+/* Ends the call with grpc-status status_grpc(err->status) and its text; NULL: OK. Exactly once. */
+void grpc_finish(struct grpc_call *call, const struct error *err);
+void grpc_message_free(struct grpc_message *message);
+/* The value of a field; *n is how many there are. Returns: the first one, or an empty string. */
+struct str grpc_find(const struct grpc_call *call, const char *name, size_t *n);
+
+/* Each is a setting with a default (cli/settings.def). */
+struct grpc_limits {
+    size_t max_header_bytes;       /* header list, decoded */
+    uint64_t max_message_bytes;    /* decompressed: RESOURCE_EXHAUSTED */
+    uint64_t request_memory_bytes; /* of one message's arena */
+    uint32_t max_streams;          /* at once on a connection */
+    uint32_t stream_window_bytes, connection_window_bytes;
+    uint64_t idle_timeout_ns;   /* a connection without streams */
+    uint64_t header_timeout_ns; /* preface, and header blocks */
+    uint64_t body_timeout_ns;   /* an unfinished message that pauses */
+    uint64_t write_timeout_ns;
+    int compression_level; /* of answers to those who accept it: 0 none, 1 to 9 */
+};
+
+struct grpc_server_options {
+    struct grpc_limits limits;
+    struct net_budget *budget;
+    const struct grpc_method *methods; /* must outlive the server */
+    size_t n_methods;
+    /* Asked before a call begins (keys, draining); may be NULL. Returns: ST_OK, or why not. */
+    enum status (*admit)(const struct grpc_call *call, void *context, struct error *err);
+    void *admit_context;
+    struct worker *const *workers;
+    size_t n_workers;
+    struct worker *acceptor;
+};
+
+/* As in http_server.h. */
+enum status grpc_server_new(const struct grpc_server_options *options, struct grpc_server **out,
+                            struct error *err) __attribute__((warn_unused_result));
+enum status grpc_server_listen(struct grpc_server *server, const struct address *address,
+                               struct address *bound, struct error *err)
+    __attribute__((warn_unused_result));
+/* GOAWAY on every connection; calls at hand go on, connections close as their last call ends. */
+void grpc_server_drain(struct grpc_server *server);
+uint64_t grpc_server_in_flight(const struct grpc_server *server);
+void grpc_server_stop(struct grpc_server *server, void (*done)(void *cookie), void *cookie);
+void grpc_server_free(struct grpc_server *server);
+
+#endif
