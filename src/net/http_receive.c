@@ -9,10 +9,10 @@
 /* ---- heads ----------------------------------------------------------------------------------- */
 
 /* Room for the body, and a word to a client that waits for one before it sends it. */
-static void body_begin(struct http_conn *conn) {
-    struct http_call *call = conn->call;
+static void payload_begin(struct serial_conn *conn) {
+    struct http_call *call = http_conn_call(conn);
     struct http_exchange *exchange = &call->exchange;
-    struct http_shard *shard = conn->shard;
+    struct net_shard *shard = conn->net.shard;
     struct body_means means = {exchange->arena, &shard->pool, shard->server->budget};
     uint64_t length = exchange->head.content_length;
     length = length < UINT64_MAX ? length : UINT64_MAX - 1; /* which is far over any limit too */
@@ -23,161 +23,155 @@ static void body_begin(struct http_conn *conn) {
         .coding = exchange->plan.coding,
     };
     struct error err;
-    call->body_begun_ns = clock_now_ns();
-    if (http_body_begin(&call->body, &means, &plan, &err) != ST_OK) {
+    call->base.body_begun_ns = clock_now_ns();
+    if (body_begin(&call->base.body, &means, &plan, &err) != ST_OK) {
         http_reply_error(exchange, &err, NULL, 0);
     } else if (!call->continued) {
         call->continued = true;
-        http_write_continue(conn);
+        http_reply_continue(conn);
     }
 }
 
-void http_receive_head(struct http_conn *conn) {
-    struct http_call *call = conn->call;
+void http_receive_head(struct serial_conn *conn) {
+    struct http_call *call = http_conn_call(conn);
     struct http_exchange *exchange = &call->exchange;
-    const struct http_handler *handler = &conn->shard->server->handler;
+    const struct http_handler *handler = &http_server_of(conn->net.shard)->handler;
     exchange->head = *http1_request_head(call->request);
     const struct http_head *head = &exchange->head;
     exchange->suppress_body = str_is(head->method, "HEAD");
     /* Who sends the body at once does not wait. */
-    call->continued = head->expect != HTTP_EXPECT_CONTINUE || conn->ahead > 0;
-    call->skip_left = head->content_length;
-    http_conn_set_state(conn, head->has_body ? HTTP_CONN_BODY : HTTP_CONN_WAIT);
-    http_call_count(call);
+    call->continued = head->expect != HTTP_EXPECT_CONTINUE || conn->net.ahead > 0;
+    conn->skip_left = head->content_length;
+    serial_set_state(conn, head->has_body ? SERIAL_BODY : SERIAL_WAIT);
+    net_call_count(&call->base);
     if (head->expect == HTTP_EXPECT_UNKNOWN) {
         struct error err;
         error_set(&err, ST_EXPECTATION_FAILED, "expected Expect: 100-continue and no other");
         http_reply_error(exchange, &err, NULL, 0);
         return;
     }
-    call->begun = true;
+    call->base.begun = true;
     handler->on_head(exchange, handler->context);
-    if (conn->state == HTTP_CONN_BODY) {
-        body_begin(conn);
+    if (conn->state == SERIAL_BODY) {
+        payload_begin(conn);
     }
 }
 
 /* ---- bodies ---------------------------------------------------------------------------------- */
 
-static void body_end(struct http_conn *conn) {
-    struct http_call *call = conn->call;
-    const struct http_handler *handler = &conn->shard->server->handler;
+static void payload_end(struct serial_conn *conn) {
+    struct http_call *call = http_conn_call(conn);
+    const struct http_handler *handler = &http_server_of(conn->net.shard)->handler;
     struct error err;
-    enum status st = http_body_end(&call->body, &err);
-    http_conn_set_state(conn, HTTP_CONN_WAIT);
+    enum status st = body_end(&call->base.body, &err);
+    serial_set_state(conn, SERIAL_WAIT);
     if (st != ST_OK) {
         http_reply_error(&call->exchange, &err, NULL, 0);
         return;
     }
-    if (call->body.len > 0) {
-        call->exchange.body = str_make(call->body.data, call->body.len);
+    if (call->base.body.len > 0) {
+        call->exchange.body = str_make(call->base.body.data, call->base.body.len);
     }
     handler->on_body(&call->exchange, handler->context);
 }
 
-static void body_fail(struct http_conn *conn, const struct error *err) {
-    http_reply_error(&conn->call->exchange, err, NULL, 0);
+static void payload_fail(struct serial_conn *conn, const struct error *err) {
+    http_reply_error(&http_conn_call(conn)->exchange, err, NULL, 0);
 }
 
-static void too_slow(struct http_conn *conn, const char *why) {
+static void too_slow(struct serial_conn *conn, const char *why) {
     struct error err;
-    conn->last = true;
+    conn->net.last = true;
     error_set(&err, ST_REQUEST_TIMEOUT, "%s", why);
-    body_fail(conn, &err);
+    payload_fail(conn, &err);
 }
 
-void http_receive_timed_out(struct http_conn *conn) {
+void http_receive_timed_out(struct serial_conn *conn) {
     too_slow(conn, "the body of the request did not come in time (--body-timeout)");
 }
 
 /* A body may come slowly, but not so slowly that holding its memory is not worth it. */
-static void keep_pace(struct http_conn *conn) {
-    struct http_call *call = conn->call;
-    const struct http_limits *limits = &conn->shard->server->limits;
-    if (limits->min_body_rate == 0 || limits->body_timeout_ns == 0) {
-        return;
-    }
-    uint64_t elapsed_ns = clock_now_ns() - call->body_begun_ns;
-    double due = (double)limits->min_body_rate * ((double)elapsed_ns / 1e9);
-    if (elapsed_ns > limits->body_timeout_ns && (double)call->received < due) {
+static void keep_pace(struct serial_conn *conn) {
+    if (net_call_is_too_slow(conn->call)) {
         too_slow(conn, "the body of the request comes too slowly (--min-body-rate)");
     }
 }
 
 /* The length is known: as much of `data` as belongs to the body. */
-static void known_add(struct http_conn *conn, struct str *data) {
-    struct http_call *call = conn->call;
-    uint64_t left = call->body.left;
+static void known_add(struct serial_conn *conn, struct str *data) {
+    struct http_call *call = http_conn_call(conn);
+    uint64_t left = call->base.body.left;
     size_t n = data->len < left ? data->len : (size_t)left;
     struct str piece = str_make(data->ptr, n);
     struct error err;
     *data = str_make(data->ptr + n, data->len - n);
-    conn->ahead = data->len;
-    call->received += n;
-    enum status st = http_body_add(&call->body, piece, &err);
-    call->skip_left = call->body.left;
-    if (st != ST_OK && call->skip_left > 0) {
-        body_fail(conn, &err);
+    conn->net.ahead = data->len;
+    call->base.received += n;
+    enum status st = body_add(&call->base.body, piece, &err);
+    conn->skip_left = call->base.body.left;
+    if (st != ST_OK && conn->skip_left > 0) {
+        payload_fail(conn, &err);
     } else if (st != ST_OK) {
-        http_conn_set_state(conn, HTTP_CONN_WAIT); /* nothing is left to skip */
-        body_fail(conn, &err);
-    } else if (call->body.left == 0) {
-        body_end(conn);
+        serial_set_state(conn, SERIAL_WAIT); /* nothing is left to skip */
+        payload_fail(conn, &err);
+    } else if (call->base.body.left == 0) {
+        payload_end(conn);
     }
 }
 
 /* One step of a chunked body. */
-static void chunked_add(struct http_conn *conn, struct str *data) {
-    struct http_call *call = conn->call;
+static void chunked_add(struct serial_conn *conn, struct str *data) {
+    struct http_call *call = http_conn_call(conn);
     enum http1_request_event event;
     struct str piece;
     struct error err;
     enum status st = http1_request_step(call->request, data, &event, &piece, &err);
-    conn->ahead = data->len;
+    conn->net.ahead = data->len;
     if (st != ST_OK) {
-        conn->last = true; /* nobody knows where the next request begins */
-        body_fail(conn, &err);
+        conn->net.last = true; /* nobody knows where the next request begins */
+        payload_fail(conn, &err);
         return;
     }
     if (event == HTTP1_REQUEST_DONE) {
-        body_end(conn);
+        payload_end(conn);
         return;
     }
     if (event == HTTP1_REQUEST_BODY) {
-        call->received += piece.len;
-        st = http_body_add(&call->body, piece, &err);
+        call->base.received += piece.len;
+        st = body_add(&call->base.body, piece, &err);
     }
     if (st == ST_OK) {
-        st = http_body_expect(&call->body, http1_request_chunk_left(call->request), &err);
+        st = body_expect(&call->base.body, http1_request_chunk_left(call->request), &err);
     }
     if (st != ST_OK) {
-        body_fail(conn, &err);
+        payload_fail(conn, &err);
     }
 }
 
-void http_receive_body(struct http_conn *conn, struct str *data) {
-    if (conn->call->exchange.head.chunked) {
-        while (data->len > 0 && conn->state == HTTP_CONN_BODY) {
+void http_receive_body(struct serial_conn *conn, struct str *data) {
+    if (http_conn_call(conn)->exchange.head.chunked) {
+        while (data->len > 0 && conn->state == SERIAL_BODY) {
             chunked_add(conn, data);
         }
     } else {
         known_add(conn, data);
     }
-    if (conn->state == HTTP_CONN_BODY) {
+    if (conn->state == SERIAL_BODY) {
         keep_pace(conn);
     }
 }
 
-void http_receive_in_place(struct http_conn *conn, size_t n_bytes) {
-    struct http_call *call = conn->call;
+void http_receive_in_place(struct net_conn *net_conn, size_t n_bytes) {
+    struct serial_conn *conn = (struct serial_conn *)net_conn;
+    struct http_call *call = http_conn_call(conn);
     struct error err;
-    call->received += n_bytes;
-    enum status st = http_body_advance(&call->body, n_bytes, &err);
-    call->skip_left = call->body.left;
+    call->base.received += n_bytes;
+    enum status st = body_advance(&call->base.body, n_bytes, &err);
+    conn->skip_left = call->base.body.left;
     if (st != ST_OK) {
-        body_fail(conn, &err);
-    } else if (call->body.left == 0) {
-        body_end(conn);
+        payload_fail(conn, &err);
+    } else if (call->base.body.left == 0) {
+        payload_end(conn);
     } else {
         keep_pace(conn);
     }
@@ -186,60 +180,39 @@ void http_receive_in_place(struct http_conn *conn, size_t n_bytes) {
 /* ---- bodies that nobody wants ---------------------------------------------------------------- */
 
 bool http_receive_may_skip(struct http_call *call) {
-    if (!call->continued) {
-        return false; /* the client may send the body, or not */
-    }
-    uint64_t most = call->shard->server->limits.discard_bytes;
-    most = most < HTTP_SKIP_BYTES ? most : HTTP_SKIP_BYTES;
+    const struct serial_conn *conn = (const struct serial_conn *)call->base.conn;
     uint64_t left =
-        call->exchange.head.chunked ? http1_request_chunk_left(call->request) : call->skip_left;
-    return left <= most;
+        call->exchange.head.chunked ? http1_request_chunk_left(call->request) : conn->skip_left;
+    /* One that was not told to may send the body, or not. */
+    return call->continued && left <= serial_most_skipped(conn);
 }
 
-/* The body is longer than the connection is worth. */
-static void skip_give_up(struct http_conn *conn) {
-    conn->last = true;
-    if (conn->state == HTTP_CONN_REPLY_SKIP) {
-        http_conn_set_state(conn, HTTP_CONN_REPLY);
-    } else {
-        http_conn_next(conn);
-    }
-}
-
-static void skip_end(struct http_conn *conn) {
-    if (conn->state == HTTP_CONN_REPLY_SKIP) {
-        http_conn_set_state(conn, HTTP_CONN_REPLY);
-    } else {
-        http_conn_next(conn);
-    }
-}
-
-void http_receive_skip(struct http_conn *conn, struct str *data) {
-    struct http_call *call = conn->call;
+static void chunked_skip(struct serial_conn *conn, struct str *data) {
+    struct http_call *call = http_conn_call(conn);
+    enum http1_request_event event = HTTP1_REQUEST_MORE;
+    struct str piece;
+    struct error err;
+    enum status st = ST_OK;
     size_t before = data->len;
-    bool done = false;
-    if (call->exchange.head.chunked) {
-        enum http1_request_event event = HTTP1_REQUEST_MORE;
-        struct str piece;
-        struct error err;
-        enum status st = ST_OK;
-        while (st == ST_OK && data->len > 0 && event != HTTP1_REQUEST_DONE) {
-            st = http1_request_step(call->request, data, &event, &piece, &err);
-        }
-        call->skipped += before - data->len;
-        if (st != ST_OK || call->skipped > HTTP_SKIP_BYTES) {
-            skip_give_up(conn);
-            return;
-        }
-        done = event == HTTP1_REQUEST_DONE;
-    } else {
-        size_t n = data->len < call->skip_left ? data->len : (size_t)call->skip_left;
-        *data = str_make(data->ptr + n, data->len - n);
-        call->skip_left -= n;
-        done = call->skip_left == 0;
+    while (st == ST_OK && data->len > 0 && event != HTTP1_REQUEST_DONE) {
+        st = http1_request_step(call->request, data, &event, &piece, &err);
     }
-    conn->ahead = data->len;
-    if (done) {
-        skip_end(conn);
+    call->skipped += before - data->len;
+    if (st != ST_OK || call->skipped > SERIAL_SKIP_BYTES) {
+        conn->net.last = true; /* the body is longer than the connection is worth */
+        serial_skip_end(conn);
+        return;
+    }
+    conn->net.ahead = data->len;
+    if (event == HTTP1_REQUEST_DONE) {
+        serial_skip_end(conn);
+    }
+}
+
+void http_receive_skip(struct serial_conn *conn, struct str *data) {
+    if (http_conn_call(conn)->exchange.head.chunked) {
+        chunked_skip(conn, data);
+    } else {
+        serial_skip(conn, data);
     }
 }
