@@ -7,11 +7,12 @@ include(CMakePackageConfigHelpers)
 set(own "${CMAKE_INSTALL_LIBDIR}/sluice")
 file(RELATIVE_PATH from_bin "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}/sluice")
 
-# Where the installed program finds its backends, seen from the folder it is in. In the build folder
-# they are in backends/ beside it.
+# Where the installed program finds its backends and parts, seen from the folder it is in. In the
+# build folder they are in backends/ and parts/ beside it.
 get_target_property(cli_kind room_cli TYPE)
 if(NOT cli_kind STREQUAL "INTERFACE_LIBRARY")
-    target_compile_definitions(room_cli PRIVATE SLUICE_BACKENDS_FROM_BIN="${from_bin}/backends")
+    target_compile_definitions(room_cli PRIVATE
+        SLUICE_BACKENDS_FROM_BIN="${from_bin}/backends" SLUICE_PARTS_FROM_BIN="${from_bin}/parts")
 endif()
 if(TARGET sluice)
     set_target_properties(sluice PROPERTIES INSTALL_RPATH "\$ORIGIN/${from_bin}")
@@ -24,6 +25,10 @@ install(DIRECTORY include/sluice DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
 get_property(backends GLOBAL PROPERTY sluice_backends)
 if(backends)
     install(TARGETS ${backends} LIBRARY DESTINATION "${own}/backends")
+endif()
+get_property(parts GLOBAL PROPERTY sluice_parts)
+if(parts)
+    install(TARGETS ${parts} LIBRARY DESTINATION "${own}/parts")
 endif()
 
 # Every name of a library: those that the loader may ask for (libNAME.so.0, libNAME.so.0.10.0), and

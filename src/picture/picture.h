@@ -19,8 +19,8 @@
 #include "tensor/datatype.h"
 
 enum picture_color { PICTURE_RGB, PICTURE_BGR, PICTURE_GREY }; /* grey: ITU-R 601 */
-/* How a picture of another aspect becomes the wanted size: stretched; scaled until it covers and cut
- * around the centre; scaled until it fits and padded with `pad` around it. */
+/* How a picture of another aspect becomes the wanted size: stretched; scaled until it covers and
+ * cut around the centre; scaled until it fits and padded with `pad` around it. */
 enum picture_fit { PICTURE_STRETCH, PICTURE_CROP, PICTURE_PAD };
 enum picture_filter { PICTURE_NEAREST, PICTURE_BILINEAR, PICTURE_BICUBIC, PICTURE_LANCZOS };
 /* Where the channels are: planes before rows, or within each pixel. */
@@ -28,8 +28,9 @@ enum picture_layout { PICTURE_NCHW, PICTURE_NHWC };
 
 enum { PICTURE_MAX_CHANNELS = 3 };
 
-/* What a picture becomes. value = (pixel * scale - mean[c]) / std[c], pixel being 0 to 255; the
- * result is rounded and clamped for integer datatypes. */
+/* What a picture becomes. value = (pixel * scale - mean[c]) / std[c], pixel being 0 to 255 and c
+ * counting channels as they lie in the tensor; the result is rounded, halves away from zero, and
+ * clamped for integer datatypes. */
 struct picture_plan {
     uint32_t width, height;
     enum picture_color color; /* 1 channel for grey, else 3 */
@@ -42,7 +43,8 @@ struct picture_plan {
     uint8_t pad; /* of every channel */
 };
 
-/* Bytes of a picture as elements. Returns: false when it does not fit a size_t. */
+/* Bytes of a picture as elements. Returns: false when they do not fit a size_t, or when there are
+ * none: a side of 0, a datatype that is no number. No other plan may be submitted. */
 bool picture_plan_bytes(const struct picture_plan *plan, size_t *n_bytes);
 
 struct pictures;
@@ -76,13 +78,14 @@ struct picture_job {
      * (over max_pixels), ST_OVERLOADED, ST_UNSUPPORTED (no part), ST_NO_MEMORY, ST_CANCELLED */
     struct error error;
     /* the room's own */
-    struct picture_job *next;
+    struct picture_job *next, *previous;
     struct worker_msg msg;
-    bool cancelled; /* guarded by the pool's lock */
+    bool waiting; /* guarded by the pool's lock */
 };
 
 void picture_submit(struct pictures *pictures, struct picture_job *job);
-/* Nobody wants it any more: one that waits is done with ST_CANCELLED, one that runs ends as ever. */
+/* Nobody wants it any more: one that waits is done with ST_CANCELLED, one that runs ends as
+ * ever. */
 void picture_cancel(struct pictures *pictures, struct picture_job *job);
 
 #endif

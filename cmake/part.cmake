@@ -1,0 +1,35 @@
+# Parts: parts/NAME becomes parts/libsluice_NAME.so in the build folder, a piece of a room that is
+# loaded when it is present, because its library pulls many packages. A part sees the header that its
+# room has for it, its own files and that library.
+
+# sluice_part(NAME ROOM room LIBS dep_…): left out when one of the libraries is not here.
+function(sluice_part name)
+    cmake_parse_arguments(PART "" "ROOM" "LIBS" ${ARGN})
+    foreach(library IN LISTS PART_LIBS)
+        if(NOT TARGET ${library})
+            message(STATUS "parts/${name} is left out: ${library} was not found "
+                "(tools/bootstrap ${name} installs it)")
+            return()
+        endif()
+    endforeach()
+    file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/parts/${name}/*.c")
+    if(SLUICE_FUZZ)
+        add_library(part_${name} STATIC ${sources}) # fuzzers see into it
+    else()
+        add_library(part_${name} MODULE ${sources})
+    endif()
+    # Its own files are included as "NAME/file.h", as in the rooms.
+    set(include "${CMAKE_BINARY_DIR}/parts/include/${name}")
+    file(MAKE_DIRECTORY "${include}")
+    file(CREATE_LINK "${CMAKE_SOURCE_DIR}/parts/${name}" "${include}/${name}" SYMBOLIC)
+    target_include_directories(part_${name} PRIVATE
+        "${include}" "${CMAKE_BINARY_DIR}/rooms/${PART_ROOM}")
+    target_link_libraries(part_${name} PRIVATE ${PART_LIBS} sluice_settings)
+    set_target_properties(part_${name} PROPERTIES
+        OUTPUT_NAME "sluice_${name}" PREFIX "lib"
+        LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/parts")
+    if(NOT SLUICE_FUZZ)
+        set_target_properties(part_${name} PROPERTIES SUFFIX ".so")
+        set_property(GLOBAL APPEND PROPERTY sluice_parts part_${name})
+    endif()
+endfunction()

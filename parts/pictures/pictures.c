@@ -1,0 +1,120 @@
+/* The part that decodes pictures, with libvips. It hands one file to the one loader of its kind and
+ * gives the rows on. It refuses everything else that libvips can do: other loaders are blocked, so
+ * is its cache, and a file is decoded on the thread that asked.
+ *
+ * Sentences for a failure are not taken from libvips: it collects them for the whole process, and a
+ * caller could get what another one's file caused. */
+#include <vips/vips.h>
+
+#include "picture/picture_part.h"
+#include "pictures/rows.h"
+
+enum { STRIP_ROWS = 16 }; /* prepared at a time */
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+/* Opens a file: its head is read, and decoded as far as the kind makes necessary. Rows are asked
+ * for from the top, once. */
+static int open_file(const struct picture_part_file *file, VipsImage **out) {
+    static int (*const loaders[])(void *data, size_t n_bytes, VipsImage **image, ...) = {
+        [PICTURE_JPEG] = vips_jpegload_buffer,
+        [PICTURE_PNG] = vips_pngload_buffer,
+        [PICTURE_WEBP] = vips_webpload_buffer,
+        [PICTURE_GIF] = vips_gifload_buffer,
+    };
+    void *data = (void *)file->data; /* only read */
+    return loaders[file->format](data, file->n_bytes, out, "access", VIPS_ACCESS_SEQUENTIAL,
+                                 "fail_on", VIPS_FAIL_ON_ERROR, NULL);
+}
+
+static bool is_as_announced(const VipsImage *image, const struct picture_part_file *file) {
+    return image->Xsize > 0 && (uint32_t)image->Xsize == file->width && image->Ysize > 0 &&
+           (uint32_t)image->Ysize == file->height;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* Row `y` of a region as wide as its image (libvips' own macro mixes signs). */
+static const VipsPel *row_at(const VipsRegion *region, int y) {
+    return region->data + (ptrdiff_t)(y - region->valid.top) * region->bpl;
+}
+
+static enum picture_part_result give_rows(VipsImage *image, rows_convert *convert,
+                                          const struct picture_part_sink *sink) {
+    VipsRegion *region = vips_region_new(image);
+    uint8_t *rgb = malloc((size_t)image->Xsize * 3);
+    enum picture_part_result result = region && rgb ? PICTURE_PART_OK : PICTURE_PART_NO_MEMORY;
+    for (int top = 0; result == PICTURE_PART_OK && top < image->Ysize; top += STRIP_ROWS) {
+        VipsRect strip = {0, top, image->Xsize, MIN(STRIP_ROWS, image->Ysize - top)};
+        if (vips_region_prepare(region, &strip) != 0) {
+            result = PICTURE_PART_DAMAGED;
+            break;
+        }
+        for (int y = top; y < top + strip.height; y++) {
+            convert(row_at(region, y), (size_t)image->Bands, (size_t)image->Xsize, rgb);
+            sink->row(sink->cookie, rgb);
+        }
+    }
+    free(rgb);
+    if (region) {
+        g_object_unref(region);
+    }
+    return result;
+}
+
+static enum picture_part_result decode(const struct picture_part_file *file,
+                                       const struct picture_part_sink *sink) {
+    VipsImage *image = NULL;
+    enum picture_part_result result = PICTURE_PART_DAMAGED;
+    if (open_file(file, &image) == 0 && is_as_announced(image, file)) {
+        rows_convert *convert = rows_converter(image);
+        if (convert) {
+            result = give_rows(image, convert, sink);
+        }
+    }
+    if (image) {
+        g_object_unref(image);
+    }
+    if (result != PICTURE_PART_OK) {
+        vips_error_clear();
+    }
+    return result;
+}
+
+/* ---- the library ----------------------------------------------------------------------------- */
+
+static size_t held_bytes(void) {
+    return vips_tracked_get_mem();
+}
+
+/* Warnings about damaged files belong to who sent them, not into the server's error stream. */
+static void drop_log(const char *domain, GLogLevelFlags level, const char *text, void *cookie) {
+    (void)domain;
+    (void)level;
+    (void)text;
+    (void)cookie;
+}
+
+__attribute__((visibility("default"))) const struct picture_part *sluice_pictures_entry(void) {
+    static struct picture_part part = {.size = sizeof(part),
+                                       .abi = PICTURE_PART_ABI,
+                                       .decode = decode,
+                                       .thread_end = vips_thread_shutdown,
+                                       .held_bytes = held_bytes};
+    static char version[64];
+    if (VIPS_INIT("sluice") != 0) {
+        return NULL;
+    }
+    g_snprintf(version, sizeof(version), "libvips %s", vips_version_string());
+    part.version = version;
+    vips_concurrency_set(1);
+    vips_cache_set_max(0);
+    vips_operation_block_set("VipsForeignLoad", TRUE);
+    vips_operation_block_set("VipsForeignLoadJpeg", FALSE);
+    vips_operation_block_set("VipsForeignLoadPng", FALSE);
+    vips_operation_block_set("VipsForeignLoadWebp", FALSE);
+    vips_operation_block_set("VipsForeignLoadNsgif", FALSE);
+    vips_block_untrusted_set(TRUE);
+    g_log_set_handler("VIPS", G_LOG_LEVEL_MASK, drop_log, NULL);
+    return &part;
+}

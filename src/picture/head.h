@@ -1,0 +1,53 @@
+/* What the head of a picture file says, read without decoding anything: its kind by its first
+ * bytes, and the size that decoding it will take. Four kinds are known; whatever else a file claims
+ * to be, no decoder ever sees it. */
+#ifndef SLUICE_PICTURE_HEAD_H
+#define SLUICE_PICTURE_HEAD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "base/str.h"
+#include "picture/picture_part.h"
+
+/* Passes over the whole picture that one JPEG file may ask for (a progressive one has about
+ * ten). */
+enum { HEAD_MAX_SCANS = 100 };
+
+/* The first frame of a GIF file. */
+struct head_frame {
+    uint32_t left, top, width, height; /* what it covers of the picture */
+    size_t n_bytes;                    /* of the file, up to the end of this frame */
+    size_t control;  /* offset of the byte that says whether a colour is transparent; 0: none */
+    uint8_t fill[3]; /* the colour of what it does not cover */
+};
+
+struct head {
+    enum picture_format format;
+    uint32_t width, height;  /* >= 1 */
+    struct head_frame frame; /* PICTURE_GIF only */
+};
+
+/* Reads as far as the size, and for a GIF and a JPEG file to the end of its first picture.
+ * Returns: ST_BAD_PICTURE. Thread: any. */
+enum status head_read(struct str file, struct head *out, struct error *err)
+    __attribute__((warn_unused_result));
+const char *head_format_name(enum picture_format format); /* "JPEG" */
+
+/* Each kind's own; `file` begins with its magic bytes. */
+enum status head_read_jpeg(struct str file, struct head *out, struct error *err);
+enum status head_read_gif(struct str file, struct head *out, struct error *err);
+
+/* Numbers in files; the caller has looked that the bytes are there. */
+static inline uint32_t head_byte(struct str file, size_t at) {
+    return (uint8_t)file.ptr[at];
+}
+static inline uint32_t head_le16(struct str file, size_t at) {
+    return head_byte(file, at) | head_byte(file, at + 1) << 8;
+}
+static inline uint32_t head_be16(struct str file, size_t at) {
+    return head_byte(file, at) << 8 | head_byte(file, at + 1);
+}
+
+#endif
