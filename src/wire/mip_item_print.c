@@ -76,20 +76,19 @@ static enum status print_all(struct buf *out, const struct tensor *tensor, struc
     if (status == ST_OK) {
         status = print_level(&print, 0, out, err);
     }
+    if (status == ST_OK && out->failed) {
+        status = error_set(err, ST_NO_MEMORY, "out of memory for an output as JSON");
+    }
     return status == ST_OK ? element_print_end(&print, err) : status;
 }
 
 enum status mip_item_print_json(struct buf *out, const struct tensor *tensor, struct error *err) {
     assert(tensor->shape.rank <= SHAPE_MAX_RANK);
     enum status status = print_all(out, tensor, err);
-    if (status != ST_OK) {
-        return v2_json_output_error(status, err);
+    if (status == ST_OK) {
+        out->len--; /* the last comma */
     }
-    if (out->failed) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for an output as JSON");
-    }
-    out->len--; /* the last comma */
-    return ST_OK;
+    return v2_json_output_error(status, err);
 }
 
 /* ---- items ----------------------------------------------------------------------------------- */
