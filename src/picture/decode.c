@@ -9,6 +9,7 @@
 #include "picture/fit.h"
 #include "picture/normalise.h"
 #include "picture/resample.h"
+#include "picture/strip.h"
 
 /* What the rows pass through. */
 struct passage {
@@ -68,45 +69,26 @@ static void on_old_row(void *cookie, const uint8_t *rgb) {
     passage->n_rows++;
 }
 
-/* ---- files ----------------------------------------------------------------------------------- */
-
-/* A GIF file that is its first frame and nothing else, with no colour transparent: a decoder spends
- * no time on frames that are not wanted and paints every pixel that the frame has. Returns: NULL
- * when memory is out. */
-static char *first_frame_copy(struct str file, const struct head_frame *frame, size_t *n_bytes) {
-    char *copy = malloc(frame->n_bytes + 1);
-    if (copy) {
-        memcpy(copy, file.ptr, frame->n_bytes);
-        copy[frame->n_bytes] = 0x3b; /* the trailer */
-        if (frame->control != 0) {
-            copy[frame->control] = (char)(copy[frame->control] & ~1);
-        }
-        *n_bytes = frame->n_bytes + 1;
-    }
-    return copy;
-}
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static enum status run_part(const struct picture_part *part, struct str file,
                             struct passage *passage, struct error *err) {
     const struct head *head = passage->head;
-    struct picture_part_file wanted = {.data = file.ptr,
-                                       .n_bytes = file.len,
-                                       .format = head->format,
-                                       .width = head->width,
-                                       .height = head->height};
     struct picture_part_sink sink = {.cookie = passage, .row = on_old_row};
-    char *copy = NULL;
+    bool is_gif = head->format == PICTURE_GIF;
     enum picture_part_result result = PICTURE_PART_NO_MEMORY;
-    if (head->format == PICTURE_GIF) {
-        copy = first_frame_copy(file, &head->frame, &wanted.n_bytes);
-        passage->row = malloc((size_t)head->width * 3);
-        wanted.data = copy;
-    }
-    if (head->format != PICTURE_GIF || (copy && passage->row)) {
+    struct str copy = strip_copy(file, head);
+    passage->row = is_gif ? malloc((size_t)head->width * 3) : NULL;
+    if (copy.ptr && (!is_gif || passage->row)) {
+        struct picture_part_file wanted = {.data = copy.ptr,
+                                           .n_bytes = copy.len,
+                                           .format = head->format,
+                                           .width = head->width,
+                                           .height = head->height};
         result = part->decode(&wanted, &sink);
     }
     free(passage->row);
-    free(copy);
+    free((char *)copy.ptr);
     if (result == PICTURE_PART_NO_MEMORY) {
         return error_set(err, ST_NO_MEMORY,
                          "out of memory for a %s picture of %" PRIu32 " x %" PRIu32 " pixels",

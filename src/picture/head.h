@@ -4,6 +4,7 @@
 #ifndef SLUICE_PICTURE_HEAD_H
 #define SLUICE_PICTURE_HEAD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -38,6 +39,11 @@ const char *head_format_name(enum picture_format format); /* "JPEG" */
 /* Each kind's own; `file` begins with its magic bytes. */
 enum status head_read_jpeg(struct str file, struct head *out, struct error *err);
 enum status head_read_gif(struct str file, struct head *out, struct error *err);
+
+/* Finds the next marker of a JPEG file from `at` on, over the coded bytes of a scan and over bytes
+ * that should not be there. Returns: its second byte, `at` behind it; 0: none. */
+uint32_t head_jpeg_marker(struct str file, size_t *at);
+bool head_jpeg_stands_alone(uint32_t marker); /* no length and no data follow */
 
 /* Numbers in files; the caller has looked that the bytes are there. */
 static inline uint32_t head_byte(struct str file, size_t at) {

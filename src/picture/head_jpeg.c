@@ -18,9 +18,8 @@ enum { /* ITU-T T.81, table B.1 */
        MARKER_SOS = 0xda
 };
 
-/* Finds the next marker, over the coded bytes of a scan (where ff 00 is a byte ff) and over bytes
- * that should not be there, as decoders do. Returns: its second byte, `at` behind it; 0: none. */
-static uint32_t next_marker(struct str file, size_t *at) {
+/* In coded bytes ff 00 is a byte ff. What is skipped is what decoders skip. */
+uint32_t head_jpeg_marker(struct str file, size_t *at) {
     while (*at < file.len) {
         const char *ff = memchr(file.ptr + *at, 0xff, file.len - *at);
         if (!ff) {
@@ -37,7 +36,7 @@ static uint32_t next_marker(struct str file, size_t *at) {
     return 0;
 }
 
-static bool stands_alone(uint32_t marker) {
+bool head_jpeg_stands_alone(uint32_t marker) {
     return marker == MARKER_TEM || (marker >= MARKER_RST0 && marker <= MARKER_SOI);
 }
 
@@ -51,8 +50,8 @@ enum status head_read_jpeg(struct str file, struct head *out, struct error *err)
     unsigned n_scans = 0;
     bool framed = false;
     for (;;) {
-        uint32_t marker = next_marker(file, &at);
-        if (stands_alone(marker)) {
+        uint32_t marker = head_jpeg_marker(file, &at);
+        if (head_jpeg_stands_alone(marker)) {
             continue;
         }
         if (marker == 0 || marker == MARKER_EOI || file.len - at < 2) {
