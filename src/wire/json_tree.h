@@ -31,10 +31,10 @@ struct json_tree {
     size_t block_bytes;
 };
 
-/* Parses `text`, which must be one JSON value. `what` as above; it lives as long as the tree. Numbers that
- * fit neither 64-bit integers nor doubles become raw values, as do NaN and infinities. Returns:
- * BODY_TOO_LARGE, TOO_DEEP and TOO_MANY_ELEMENTS before anything is allocated; BAD_JSON with the
- * offset. Owns: in `arena`; strings are NUL-terminated. */
+/* Parses `text`, which must be one JSON value. `what` as above; it lives as long as the tree.
+ * Numbers that fit neither 64-bit integers nor doubles become raw values, as do NaN and infinities.
+ * Returns: BODY_TOO_LARGE, TOO_DEEP and TOO_MANY_ELEMENTS before anything is allocated; BAD_JSON
+ * with the offset. Owns: in `arena`; strings are NUL-terminated. */
 enum status json_tree_parse(struct json_tree *tree, const char *what, struct arena *arena,
                             struct str text, const struct v2_limits *limits, struct error *err)
     __attribute__((warn_unused_result));

@@ -8,7 +8,7 @@
 #include "wire/json_path.h"
 #include "wire/json_read.h"
 
-/* The value's own shape. */
+/* The value's own shape. Starts with 0. */
 struct nesting {
     int64_t sizes[SHAPE_MAX_RANK]; /* of the first array at each depth */
     size_t rank;
@@ -24,7 +24,6 @@ bool mip_nesting_is_single(struct shape dims) {
 }
 
 static enum status measure(const struct json_tree *tree, struct nesting *out, struct error *err) {
-    out->rank = 0;
     for (yyjson_val *val = tree->root; unsafe_yyjson_is_arr(val); val = json_first(val)) {
         if (out->rank == SHAPE_MAX_RANK) {
             return json_fail(tree, val, ST_BAD_SHAPE, err, "expected at most %d arrays nested",
@@ -162,7 +161,7 @@ static enum status check_rows(const struct json_tree *tree, const struct nesting
 
 enum status mip_nesting_fit(const struct json_tree *tree, struct shape dims, int64_t *out,
                             struct error *err) {
-    struct nesting nesting;
+    struct nesting nesting = {.rank = 0};
     enum status status = measure(tree, &nesting, err);
     if (status != ST_OK) {
         return status;

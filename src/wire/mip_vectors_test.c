@@ -1,5 +1,5 @@
-/* The packets of tests/vectors/mip, both ways: what each one means, that no part of one is taken for
- * a whole one, that encoding the meaning gives the bytes, and which packet answers which. Each
+/* The packets of tests/vectors/mip, both ways: what each one means, that no part of one is taken
+ * for a whole one, that encoding the meaning gives the bytes, and which packet answers which. Each
  * prefix lies in memory of exactly its size, so that the address sanitizer sees a byte read behind
  * it. */
 #include <dirent.h>
