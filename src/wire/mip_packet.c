@@ -52,6 +52,24 @@ void mip_header_encode(const struct mip_header *header, char out[MIP_HEADER_BYTE
     put_u32(out + 4, header->n_bytes);
 }
 
+static enum status check_ping(const struct mip_header *header, struct error *err) {
+    if (header->n_bytes > 0) {
+        return error_set(err, ST_BAD_FRAMING,
+                         "expected a ping without payload, got %" PRIu32 " bytes of it",
+                         header->n_bytes);
+    }
+    return ST_OK;
+}
+
+static enum status check_counts_size(size_t n_bytes, struct error *err) {
+    if (n_bytes < MIP_COUNTS_BYTES) {
+        return error_set(err, ST_BAD_FRAMING,
+                         "expected an inference with at least %d bytes of payload, got %zu",
+                         MIP_COUNTS_BYTES, n_bytes);
+    }
+    return ST_OK;
+}
+
 enum status mip_header_check_request(const struct mip_header *header, struct error *err) {
     if (header->version != MIP_VERSION) {
         return error_set(err, ST_BAD_VERSION, "expected MIP version %d, got %u", MIP_VERSION,
@@ -62,24 +80,14 @@ enum status mip_header_check_request(const struct mip_header *header, struct err
                          MIP_REQUEST, header->subtype);
     }
     if (header->kind == MIP_PING) {
-        return header->n_bytes == 0
-                   ? ST_OK
-                   : error_set(err, ST_BAD_FRAMING,
-                               "expected a ping without payload, got %" PRIu32 " bytes of it",
-                               header->n_bytes);
+        return check_ping(header, err);
     }
     if (header->kind == MIP_INFER) {
-        return header->n_bytes >= MIP_COUNTS_BYTES
-                   ? ST_OK
-                   : error_set(err, ST_BAD_FRAMING,
-                               "expected an inference with at least %d bytes of payload, got "
-                               "%" PRIu32,
-                               MIP_COUNTS_BYTES, header->n_bytes);
+        return check_counts_size(header->n_bytes, err);
     }
     return error_set(err, ST_BAD_KIND,
-                     "expected a packet of kind %d (ping) or %d (inference), got "
-                     "%u",
-                     MIP_PING, MIP_INFER, header->kind);
+                     "expected a packet of kind %d (ping) or %d (inference), got %u", MIP_PING,
+                     MIP_INFER, header->kind);
 }
 
 /* ---- the payload of an inference ------------------------------------------------------------- */
@@ -146,10 +154,9 @@ static enum status walk_items(struct str rest, bool response, struct mip_infer *
 
 enum status mip_infer_decode(struct arena *arena, struct str payload, bool response,
                              struct mip_infer *out, struct error *err) {
-    if (payload.len < MIP_COUNTS_BYTES) {
-        return error_set(err, ST_BAD_FRAMING,
-                         "expected an inference with at least %d bytes of payload, got %zu",
-                         MIP_COUNTS_BYTES, payload.len);
+    enum status status = check_counts_size(payload.len, err);
+    if (status != ST_OK) {
+        return status;
     }
     uint32_t counts = get_u32(payload.ptr);
     *out = (struct mip_infer){
@@ -157,7 +164,7 @@ enum status mip_infer_decode(struct arena *arena, struct str payload, bool respo
         .n_outputs = (uint8_t)(counts >> 16),
         .batch = (uint16_t)counts,
     };
-    enum status status = check_counts(out, response, err);
+    status = check_counts(out, response, err);
     if (status != ST_OK) {
         return status;
     }

@@ -66,7 +66,7 @@ struct mip_item {
  * element 0, then those of element 1. */
 struct mip_infer {
     uint8_t n_inputs;
-    uint8_t n_outputs; /* 0 in a request */
+    uint8_t n_outputs; /* 0 in a request (a peer's is not looked at) */
     uint16_t batch;
     struct mip_item *items;
     size_t n_items; /* batch x n_inputs in a request, batch x n_outputs in a response */
@@ -75,13 +75,13 @@ struct mip_infer {
 /* Decodes the payload of an inference; `response` says which. Every way in which payload, counts,
  * batch size and item sizes disagree is ST_BAD_FRAMING with the item's index, what was expected and
  * what came: a missing item, one that runs past the end, trailing bytes, batch size 0, no inputs in
- * a request. Before anything is allocated it is known that the items can fit the payload. Items are
+ * a request. (A response without outputs has no items.) Before anything is allocated it is known that the items can fit the payload. Items are
  * views of `payload`; the array is in `arena`. Returns: also ST_NO_MEMORY. */
 enum status mip_infer_decode(struct arena *arena, struct str payload, bool response,
                              struct mip_infer *out, struct error *err)
     __attribute__((warn_unused_result));
 
-/* The payload's size of an inference with these items. Returns: ST_BODY_TOO_LARGE when it is more
+/* The size of the payload of an inference with these items. Returns: ST_BODY_TOO_LARGE when it is more
  * than a packet can say (2^32 - 1), ST_BAD_FRAMING when the counts don't fit the items. */
 enum status mip_infer_size(const struct mip_infer *infer, bool response, uint32_t *n_bytes,
                            struct error *err) __attribute__((warn_unused_result));
