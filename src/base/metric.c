@@ -4,12 +4,14 @@
  * shared total.
  *
  * The registry is the one thing here that is the process's own: what counts is everywhere and has
- * no handle to pass. It refuses labels and histograms: those belong to whoever has the objects. */
+ * no handle to pass. It refuses histograms and labels whose values are not known beforehand: those
+ * belong to whoever has the objects. */
 #include "base/metric.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct metric_block {
     _Atomic int64_t values[METRIC_COUNT_];
@@ -108,11 +110,24 @@ int64_t metric_read(enum metric metric) {
     return sum;
 }
 
+/* The name without labels. */
+static struct str family(const struct metric_row *row) {
+    return str_make(row->exposed, strcspn(row->exposed, "{"));
+}
+
+static void print_family(struct buf *out, const struct metric_row *row) {
+    struct str name = family(row);
+    buf_printf(out, "# HELP %.*s %s\n# TYPE %.*s %s\n", (int)name.len, name.ptr, row->help,
+               (int)name.len, name.ptr, row->kind == COUNTER ? "counter" : "gauge");
+}
+
 void metric_print(struct buf *out) {
     for (int i = 0; i < METRIC_COUNT_; i++) {
         const struct metric_row *row = &metric_rows[i];
-        buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n%s ", row->exposed, row->help, row->exposed,
-                   row->kind == COUNTER ? "counter" : "gauge", row->exposed);
+        if (i == 0 || !str_eq(family(row), family(row - 1))) {
+            print_family(out, row);
+        }
+        buf_printf(out, "%s ", row->exposed);
         buf_add_i64(out, metric_read((enum metric)i));
         buf_add_char(out, '\n');
     }

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-enum { N_THREADS = 8, N_ADDS = 20000 };
+enum { N_THREADS = 8, N_ADDS = 20000, MIP_CODES = 6 };
 
 static void *count(void *argument) {
     (void)argument;
@@ -59,11 +59,17 @@ static void printed_in_the_text_format(void **state) {
                            "# TYPE sluice_outputs_held gauge\n"
                            "sluice_outputs_held -2\n"));
     assert_non_null(strstr(out.data, "# TYPE sluice_requests_total counter\n"));
-    int lines = 0;
-    for (const char *at = out.data; (at = strchr(at, '\n')) != NULL; at++) {
-        lines++;
+    /* A family is introduced once, each of its rows has its labels. */
+    assert_non_null(strstr(out.data, "# TYPE sluice_mip_errors_total counter\n"
+                                     "sluice_mip_errors_total{code=\"PROTOCOL\"} 0\n"
+                                     "sluice_mip_errors_total{code=\"SUBTYPE\"} 0\n"));
+    int rows = 0, families = 0;
+    for (const char *at = out.data; *at != '\0'; at = strchr(at, '\n') + 1) {
+        rows += *at != '#';
+        families += strncmp(at, "# TYPE ", 7) == 0;
     }
-    assert_int_equal(lines, 3 * METRIC_COUNT_);
+    assert_int_equal(rows, METRIC_COUNT_);
+    assert_int_equal(families, METRIC_COUNT_ - (MIP_CODES - 1));
     metric_add(METRIC_OUTPUTS_HELD, 2);
     arena_free(arena);
 }

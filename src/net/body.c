@@ -23,6 +23,17 @@ enum {
 
 /* ---- the budget ------------------------------------------------------------------------------ */
 
+static enum status no_budget(const struct net_budget *budget, struct error *err) {
+    return error_set(err, ST_OVERLOADED,
+                     "the bodies in flight fill the %llu bytes that they may take (--body-memory)",
+                     (unsigned long long)budget->body_memory_bytes);
+}
+
+enum status body_fits(const struct net_budget *budget, uint64_t n_bytes, struct error *err) {
+    bool fits = n_bytes <= FREE_BYTES || net_budget_has(budget, n_bytes - FREE_BYTES);
+    return fits ? ST_OK : no_budget(budget, err);
+}
+
 /* The most bytes that this body can be. */
 static size_t most_bytes(const struct body *body) {
     bool known = !body->inflate && body->length != UINT64_MAX;
@@ -43,10 +54,7 @@ static enum status grant(struct body *body, size_t wanted, struct error *err) {
     if (!net_budget_take(body->means.budget, step)) {
         step = need;
         if (!net_budget_take(body->means.budget, step)) {
-            return error_set(err, ST_OVERLOADED,
-                             "the bodies in flight fill the %llu bytes that they may take "
-                             "(--body-memory)",
-                             (unsigned long long)body->means.budget->body_memory_bytes);
+            return no_budget(body->means.budget, err);
         }
     }
     body->granted += step;

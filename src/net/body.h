@@ -48,6 +48,9 @@ struct body_plan {
     enum http_coding coding;
 };
 
+/* Would a body of so many bytes fit the budget now? Takes nothing. Returns: ST_OVERLOADED. */
+enum status body_fits(const struct net_budget *budget, uint64_t n_bytes, struct error *err)
+    __attribute__((warn_unused_result));
 /* Prepares for a body. Returns: ST_BODY_TOO_LARGE when the head says so already, ST_OVERLOADED,
  * ST_NO_MEMORY. Owns: body_release, also after an error. */
 enum status body_begin(struct body *body, const struct body_means *means,

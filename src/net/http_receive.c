@@ -97,25 +97,17 @@ static void keep_pace(struct serial_conn *conn) {
     }
 }
 
-/* The length is known: as much of `data` as belongs to the body. */
-static void known_add(struct serial_conn *conn, struct str *data) {
-    struct http_call *call = http_conn_call(conn);
-    uint64_t left = call->base.body.left;
-    size_t n = data->len < left ? data->len : (size_t)left;
-    struct str piece = str_make(data->ptr, n);
-    struct error err;
-    *data = str_make(data->ptr + n, data->len - n);
-    conn->net.ahead = data->len;
-    call->base.received += n;
-    enum status st = body_add(&call->base.body, piece, &err);
-    conn->skip_left = call->base.body.left;
-    if (st != ST_OK && conn->skip_left > 0) {
-        payload_fail(conn, &err);
-    } else if (st != ST_OK) {
-        serial_set_state(conn, SERIAL_WAIT); /* nothing is left to skip */
-        payload_fail(conn, &err);
-    } else if (call->base.body.left == 0) {
+/* The length is known: what follows from bytes having come, or having been refused. */
+static void known_came(struct serial_conn *conn, enum status st, const struct error *err) {
+    if (st != ST_OK) {
+        if (conn->skip_left == 0) {
+            serial_set_state(conn, SERIAL_WAIT); /* nothing is left to skip */
+        }
+        payload_fail(conn, err);
+    } else if (conn->skip_left == 0) {
         payload_end(conn);
+    } else {
+        keep_pace(conn);
     }
 }
 
@@ -149,12 +141,14 @@ static void chunked_add(struct serial_conn *conn, struct str *data) {
 }
 
 void http_receive_body(struct serial_conn *conn, struct str *data) {
-    if (http_conn_call(conn)->exchange.head.chunked) {
-        while (data->len > 0 && conn->state == SERIAL_BODY) {
-            chunked_add(conn, data);
-        }
-    } else {
-        known_add(conn, data);
+    if (!http_conn_call(conn)->exchange.head.chunked) {
+        struct error err;
+        enum status st = serial_body_add(conn, data, &err);
+        known_came(conn, st, &err);
+        return;
+    }
+    while (data->len > 0 && conn->state == SERIAL_BODY) {
+        chunked_add(conn, data);
     }
     if (conn->state == SERIAL_BODY) {
         keep_pace(conn);
@@ -163,18 +157,9 @@ void http_receive_body(struct serial_conn *conn, struct str *data) {
 
 void http_receive_in_place(struct net_conn *net_conn, size_t n_bytes) {
     struct serial_conn *conn = (struct serial_conn *)net_conn;
-    struct http_call *call = http_conn_call(conn);
     struct error err;
-    call->base.received += n_bytes;
-    enum status st = body_advance(&call->base.body, n_bytes, &err);
-    conn->skip_left = call->base.body.left;
-    if (st != ST_OK) {
-        payload_fail(conn, &err);
-    } else if (call->base.body.left == 0) {
-        payload_end(conn);
-    } else {
-        keep_pace(conn);
-    }
+    enum status st = serial_body_advance(conn, n_bytes, &err);
+    known_came(conn, st, &err);
 }
 
 /* ---- bodies that nobody wants ---------------------------------------------------------------- */

@@ -1,6 +1,5 @@
-/* For the tests of the HTTP server: a server with two workers on a loopback port the system chose,
- * a handler with a resource for each kind of answer, and a client of plain sockets. The client has
- * its own descriptors and no thread.
+/* For the tests of the HTTP server: a server on net/server_fixture.h, a handler with a resource for
+ * each kind of answer, and what a client has to know of answers.
  *
  *     GET  /hello       "hello", at once          GET /later      "later", by a message
  *     POST /echo        the body                  POST /later     the body, by a message
@@ -13,23 +12,18 @@
 #ifndef SLUICE_NET_HTTP_SERVER_FIXTURE_H
 #define SLUICE_NET_HTTP_SERVER_FIXTURE_H
 
-#include <errno.h>
-#include <poll.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include "base/metric.h"
 #include "base/num.h"
-#include "loop/lock.h"
 #include "net/http_server.h"
+#include "net/server_fixture.h"
 
-enum { TEST_WORKERS = 2, TEST_BIG_BYTES = 8 << 20, TEST_ANSWER_BYTES = 1 << 16 };
+enum { TEST_BIG_BYTES = 8 << 20, TEST_ANSWER_BYTES = 1 << 16 };
 
 /* An answer that comes later. */
 struct test_later {
@@ -39,17 +33,11 @@ struct test_later {
 };
 
 struct test_server {
+    struct test_host host;
     struct http_server *server;
-    struct net_budget budget;
-    struct worker *workers[TEST_WORKERS];
-    struct address bound;
     char *big;
     atomic_int heads, bodies, ends, gones, releases, replies;
     struct test_later *_Atomic never; /* the one that waits */
-    struct worker_msg control;
-    bool stop_asked, stopped;
-    struct lock lock;
-    struct lock_cond cond;
 };
 
 /* ---- the handler ----------------------------------------------------------------------------- */
@@ -197,44 +185,34 @@ static inline struct http_limits test_limits(void) {
     };
 }
 
-static inline struct net_budget test_budget(void) {
-    return (struct net_budget){.body_memory_bytes = 64 << 20, .max_connections = 1000};
-}
-
 static inline void test_server_start_with(struct test_server *server,
                                           const struct http_limits *limits,
                                           struct net_budget budget, const char *address) {
     struct error err;
     struct address wanted;
-    *server = (struct test_server){.big = malloc(TEST_BIG_BYTES), .budget = budget};
+    *server = (struct test_server){.big = malloc(TEST_BIG_BYTES)};
     memset(server->big, 'b', TEST_BIG_BYTES);
-    lock_init(&server->lock);
-    lock_cond_init(&server->cond);
-    for (int i = 0; i < TEST_WORKERS; i++) {
-        assert_int_equal(worker_new("test", &server->workers[i], &err), ST_OK);
-    }
+    test_host_init(&server->host, budget);
     struct http_server_options options = {
         .limits = *limits,
-        .budget = &server->budget,
+        .budget = &server->host.budget,
         .handler = {.context = server,
                     .on_head = test_on_head,
                     .on_body = test_on_body,
                     .on_gone = test_on_gone,
                     .on_end = test_on_end,
                     .error_body = test_error_body},
-        .workers = server->workers,
+        .workers = server->host.workers,
         .n_workers = TEST_WORKERS,
-        .acceptor = server->workers[0],
+        .acceptor = server->host.workers[0],
         .server_name = "test",
     };
     assert_int_equal(address_parse(str_of(address), &wanted, &err), ST_OK);
     assert_int_equal(http_server_new(&options, &server->server, &err), ST_OK);
-    if (http_server_listen(server->server, &wanted, &server->bound, &err) != ST_OK) {
+    if (http_server_listen(server->server, &wanted, &server->host.bound, &err) != ST_OK) {
         fail_msg("%s", err.text);
     }
-    for (int i = 0; i < TEST_WORKERS; i++) {
-        assert_int_equal(worker_start(server->workers[i], &err), ST_OK);
-    }
+    test_host_start(&server->host);
 }
 
 static inline void test_server_start(struct test_server *server, const struct http_limits *limits,
@@ -243,15 +221,7 @@ static inline void test_server_start(struct test_server *server, const struct ht
 }
 
 static inline struct test_server *test_server_of(struct worker_msg *msg) {
-    return (struct test_server *)(void *)((char *)msg - offsetof(struct test_server, control));
-}
-
-static inline void test_signal(void *cookie) {
-    struct test_server *server = cookie;
-    lock_take(&server->lock);
-    server->stopped = true;
-    lock_wake_all(&server->cond);
-    lock_drop(&server->lock);
+    return (struct test_server *)(void *)((char *)msg - offsetof(struct test_server, host.control));
 }
 
 static inline void test_run_drain(struct worker_msg *msg) {
@@ -259,100 +229,31 @@ static inline void test_run_drain(struct worker_msg *msg) {
 }
 
 static inline void test_run_stop(struct worker_msg *msg) {
-    http_server_stop(test_server_of(msg)->server, test_signal, test_server_of(msg));
-    http_server_stop(test_server_of(msg)->server, test_signal, NULL); /* changes nothing */
-}
-
-static inline void test_control(struct test_server *server, void (*run)(struct worker_msg *)) {
-    server->control.run = run;
-    worker_post(server->workers[0], &server->control);
+    struct test_server *server = test_server_of(msg);
+    http_server_stop(server->server, test_host_stopped, &server->host);
+    http_server_stop(server->server, test_host_stopped, NULL); /* changes nothing */
 }
 
 static inline void test_ask_stop(struct test_server *server) {
-    if (!server->stop_asked) {
-        server->stop_asked = true;
-        test_control(server, test_run_stop);
-    }
+    test_host_ask_stop(&server->host, test_run_stop);
 }
 
 /* Stops, and proves that nothing is left over: what began has ended, what was sent is released. */
 static inline void test_server_stop(struct test_server *server) {
     test_ask_stop(server);
-    lock_take(&server->lock);
-    while (!server->stopped) {
-        lock_wait(&server->lock, &server->cond);
-    }
-    lock_drop(&server->lock);
+    test_host_wait(&server->host);
     assert_int_equal(http_server_in_flight(server->server), 0);
     http_server_free(server->server);
-    for (int i = 0; i < TEST_WORKERS; i++) {
-        worker_stop(server->workers[i]);
-        worker_join(server->workers[i]);
-        worker_free(server->workers[i]);
-    }
+    test_host_fini(&server->host);
     assert_int_equal(server->ends, server->heads);
     assert_int_equal(server->releases, server->replies);
-    assert_true(server->budget.n_body_bytes == 0 && server->budget.n_conns == 0);
-    static const enum metric GAUGES[] = {METRIC_CONNECTIONS, METRIC_REQUESTS_IN_FLIGHT,
-                                         METRIC_BODY_BYTES_IN_FLIGHT, METRIC_ARENAS};
-    for (size_t i = 0; i < sizeof(GAUGES) / sizeof(GAUGES[0]); i++) {
-        assert_int_equal(metric_read(GAUGES[i]), 0);
-    }
-    lock_cond_fini(&server->cond);
-    lock_fini(&server->lock);
     free(server->big);
 }
 
 /* ---- the client ------------------------------------------------------------------------------ */
 
 static inline int test_connect(const struct test_server *server) {
-    int fd = socket(server->bound.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true(fd >= 0);
-    int rc = connect(fd, (const struct sockaddr *)&server->bound.storage, server->bound.len);
-    assert_int_equal(rc, 0);
-    return fd;
-}
-
-/* Returns: false when the connection is broken. */
-static inline bool test_try_send(int fd, const char *data, size_t n) {
-    while (n > 0) {
-        ssize_t sent = send(fd, data, n, MSG_NOSIGNAL);
-        if (sent < 0 && errno == EINTR) {
-            continue;
-        }
-        if (sent < 0) {
-            return false;
-        }
-        data += sent;
-        n -= (size_t)sent;
-    }
-    return true;
-}
-
-static inline void test_send(int fd, struct str text) {
-    assert_true(test_try_send(fd, text.ptr, text.len));
-}
-
-/* Reads exactly `n` bytes. Returns: fewer when the connection ends before. */
-static inline size_t test_read(int fd, char *out, size_t n) {
-    size_t got = 0;
-    while (got < n) {
-        struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
-        if (poll(&poll_fd, 1, 60000) == 0) {
-            fail_msg("no answer; so far: %.*s", (int)got, out);
-        }
-        ssize_t r = recv(fd, out + got, n - got, 0);
-        if (r <= 0) {
-            break;
-        }
-        got += (size_t)r;
-    }
-    return got;
-}
-
-static inline bool test_is_closed(int fd) {
-    char byte;
-    return test_read(fd, &byte, 1) == 0;
+    return test_connect_to(&server->host.bound);
 }
 
 /* One answer: status, the head as it is, and the body. */
@@ -408,13 +309,6 @@ static inline void test_expect(int fd, int status, const char *body) {
     if (answer.status != status || !str_is(str_make(answer.body, answer.body_len), body)) {
         fail_msg("expected %d %s, got %d %.*s", status, body, answer.status, (int)answer.body_len,
                  answer.body);
-    }
-}
-
-/* Waits until a counter has the value. */
-static inline void test_wait_for(const atomic_int *counter, int value) {
-    while (atomic_load(counter) < value) {
-        usleep(1000);
     }
 }
 

@@ -35,18 +35,6 @@ static void check_good(const struct test_server *server) {
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-/* Sends `n` bytes of nothing in large pieces. Returns: false when the server broke it off. */
-static bool send_zeros(int fd, size_t n) {
-    static char zeros[1 << 20];
-    bool alive = true;
-    while (alive && n > 0) {
-        size_t piece = n < sizeof(zeros) ? n : sizeof(zeros);
-        alive = test_try_send(fd, zeros, piece);
-        n -= piece;
-    }
-    return alive;
-}
-
 static void a_client_busy_sending_reads_its_413(void **state) {
     (void)state;
     enum { BYTES = 300 << 20 };
@@ -57,7 +45,7 @@ static void a_client_busy_sending_reads_its_413(void **state) {
     int n = snprintf(head, sizeof(head),
                      "POST /echo HTTP/1.1\r\n" HOST "Content-Length: %d\r\n\r\n", BYTES);
     test_send(fd, str_make(head, (size_t)n));
-    assert_true(send_zeros(fd, BYTES)); /* it reads nothing until all is sent */
+    assert_true(test_send_zeros(fd, BYTES)); /* it reads nothing until all is sent */
     test_expect(fd, 413, "BODY_TOO_LARGE");
     assert_true(test_is_closed(fd));
     close(fd);
@@ -67,7 +55,7 @@ static void a_client_busy_sending_reads_its_413(void **state) {
     bool alive = true;
     for (int i = 0; i < 100 && alive; i++) {
         test_send(fd, STR("100000\r\n"));
-        alive = send_zeros(fd, 1 << 20);
+        alive = test_send_zeros(fd, 1 << 20);
         test_send(fd, STR("\r\n"));
     }
     assert_true(alive);
@@ -85,7 +73,7 @@ static void discarding_is_bounded(void **state) {
     start(&server, limits);
     int fd = test_connect(&server);
     test_send(fd, STR("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 1000000000\r\n\r\n"));
-    assert_false(send_zeros(fd, 1000000000));
+    assert_false(test_send_zeros(fd, 1000000000));
     close(fd);
     check_good(&server);
     test_server_stop(&server);
@@ -124,10 +112,10 @@ static void bodies_share_their_memory(void **state) {
     test_wait_for(&server.heads, 8);
     int fd = test_connect(&server);
     test_send(fd, STR("POST /aligned?0 HTTP/1.1\r\n" HOST "Content-Length: 1000000\r\n\r\n"));
-    assert_true(send_zeros(fd, 1000000));
+    assert_true(test_send_zeros(fd, 1000000));
     test_expect(fd, 200, "yes");
     test_send(fd, STR("POST /aligned?0 HTTP/1.1\r\n" HOST "Content-Length: 3000000\r\n\r\n"));
-    assert_true(send_zeros(fd, 3000000));
+    assert_true(test_send_zeros(fd, 3000000));
     test_expect(fd, 503, "OVERLOADED");
     close(fd);
     for (int i = 0; i < 8; i++) {
@@ -145,7 +133,7 @@ static void a_request_that_fills_its_memory(void **state) {
     start(&server, limits);
     int fd = test_connect(&server);
     test_send(fd, STR("POST /aligned?0 HTTP/1.1\r\n" HOST "Content-Length: 15000\r\n\r\n"));
-    assert_true(send_zeros(fd, 15000));
+    assert_true(test_send_zeros(fd, 15000));
     test_expect(fd, 503, "NO_MEMORY");
     test_send(fd, STR("GET /greedy HTTP/1.1\r\n" HOST "\r\n")); /* the handler takes all of it */
     test_expect(fd, 503, "NO_MEMORY");
@@ -200,8 +188,8 @@ static void no_descriptor_left(void **state) {
     close(probe);
     low.rlim_cur = (rlim_t)probe;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
-    assert_int_equal(connect(second, (struct sockaddr *)&server.bound.storage, server.bound.len),
-                     0);
+    assert_int_equal(
+        connect(second, (struct sockaddr *)&server.host.bound.storage, server.host.bound.len), 0);
     test_send(second, STR(GOOD));
     for (int i = 0; i < 50; i++) { /* others are served meanwhile */
         test_send(fd, STR(GOOD));
@@ -268,12 +256,7 @@ static void half_a_head_comes(void **state) {
     test_expect(fd, 408, "REQUEST_TIMEOUT");
     close(fd);
     fd = test_connect(&server);
-    bool alive = true;
-    for (int i = 0; alive && i < 100000; i++) { /* a byte now and then does not help */
-        alive = test_try_send(fd, "G", 1);
-        struct pollfd answer = {.fd = fd, .events = POLLIN};
-        alive = alive && poll(&answer, 1, 10) == 0;
-    }
+    test_trickle(fd, 'G'); /* a byte now and then does not help */
     test_expect(fd, 408, "REQUEST_TIMEOUT");
     close(fd);
     fd = test_connect(&server);
@@ -312,12 +295,7 @@ static void a_body_that_only_trickles(void **state) {
     start(&server, limits);
     int fd = test_connect(&server);
     test_send(fd, STR("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 10000000\r\n\r\n"));
-    bool alive = true;
-    for (int i = 0; alive && i < 100000; i++) {
-        alive = test_try_send(fd, "x", 1);
-        struct pollfd answer = {.fd = fd, .events = POLLIN};
-        alive = alive && poll(&answer, 1, 10) == 0;
-    }
+    test_trickle(fd, 'x');
     test_expect(fd, 408, "REQUEST_TIMEOUT");
     close(fd);
     test_server_stop(&server);
@@ -393,13 +371,6 @@ static void half_closed_clients_get_their_answers(void **state) {
     test_server_stop(&server);
 }
 
-/* Closes with a reset. */
-static void reset(int fd) {
-    struct linger hard = {.l_onoff = 1, .l_linger = 0};
-    setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard));
-    close(fd);
-}
-
 static void a_client_that_goes_is_told_to_the_handler(void **state) {
     (void)state;
     struct test_server server;
@@ -407,7 +378,7 @@ static void a_client_that_goes_is_told_to_the_handler(void **state) {
     int fd = test_connect(&server);
     test_send(fd, STR("GET /never HTTP/1.1\r\n" HOST "\r\n"));
     test_wait_for(&server.heads, 1);
-    reset(fd);
+    test_reset(fd);
     test_wait_for(&server.gones, 1);
     assert_int_equal(server.ends, 0);
     test_answer_never(&server);
@@ -416,14 +387,14 @@ static void a_client_that_goes_is_told_to_the_handler(void **state) {
     fd = test_connect(&server); /* in the middle of its body */
     test_send(fd, STR("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 300000\r\n\r\nab"));
     test_wait_for(&server.heads, 2);
-    reset(fd);
+    test_reset(fd);
     test_wait_for(&server.gones, 2);
     test_wait_for(&server.ends, 2);
 
     fd = test_connect(&server); /* in the middle of its answer */
     test_send(fd, STR("GET /big HTTP/1.1\r\n" HOST "\r\n"));
     test_wait_for(&server.heads, 3);
-    reset(fd);
+    test_reset(fd);
     test_wait_for(&server.ends, 3);
     assert_int_equal(server.gones, 2);
     test_server_stop(&server);
@@ -442,7 +413,7 @@ static void draining(void **state) {
     test_send(busy, STR("GET /never HTTP/1.1\r\n" HOST "\r\n"));
     test_wait_for(&server.heads, 2);
     test_wait_for(&server.ends, 1);
-    test_control(&server, test_run_drain);
+    test_host_control(&server.host, test_run_drain);
     assert_true(test_is_closed(idle));
     assert_int_equal(http_server_in_flight(server.server), 1);
     int fresh = test_connect(&server);
@@ -481,7 +452,7 @@ static void stopping_with_everything_under_way(void **state) {
     test_wait_for(&server.heads, 4);
     test_ask_stop(&server);
     test_wait_for(&server.gones, 2);
-    assert_false(server.stopped); /* the handler still has one */
+    assert_false(server.host.stopped); /* the handler still has one */
     test_answer_never(&server);
     for (size_t i = 0; i < TEXTS_N; i++) {
         close(fds[i]);
@@ -531,7 +502,7 @@ static void sockets_of_others(void **state) {
     struct http_server_options options = {
         .limits = limits, .workers = &worker, .n_workers = 1, .acceptor = worker};
     assert_int_equal(http_server_new(&options, &second, &err), ST_OK);
-    assert_int_equal(http_server_listen(second, &server.bound, &bound, &err), ST_IO);
+    assert_int_equal(http_server_listen(second, &server.host.bound, &bound, &err), ST_IO);
     assert_non_null(strstr(err.text, "already"));
     http_server_free(second);
     worker_free(worker);

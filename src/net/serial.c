@@ -63,6 +63,29 @@ void serial_on_written(struct net_call *call) {
     serial_answered((struct serial_conn *)call->conn);
 }
 
+/* ---- bodies ---------------------------------------------------------------------------------- */
+
+enum status serial_body_add(struct serial_conn *conn, struct str *data, struct error *err) {
+    struct net_call *call = conn->call;
+    uint64_t left = call->body.left;
+    size_t n = data->len < left ? data->len : (size_t)left;
+    struct str piece = str_make(data->ptr, n);
+    *data = str_make(data->ptr + n, data->len - n);
+    conn->net.ahead = data->len;
+    call->received += n;
+    enum status st = body_add(&call->body, piece, err);
+    conn->skip_left = call->body.left;
+    return st;
+}
+
+enum status serial_body_advance(struct serial_conn *conn, size_t n_bytes, struct error *err) {
+    struct net_call *call = conn->call;
+    call->received += n_bytes;
+    enum status st = body_advance(&call->body, n_bytes, err);
+    conn->skip_left = call->body.left;
+    return st;
+}
+
 /* ---- bodies that nobody wants ---------------------------------------------------------------- */
 
 uint64_t serial_most_skipped(const struct serial_conn *conn) {

@@ -36,6 +36,13 @@ static inline bool serial_is_closed(const struct serial_conn *conn) {
 void serial_set_state(struct serial_conn *conn, enum serial_state state);
 /* The request at hand is over: the next one, or the end. */
 void serial_next(struct serial_conn *conn);
+/* As much of `data` as belongs to the body of the call at hand, which is not in chunks, goes there;
+ * or so many bytes were read straight into it. The body has all of it when its `left` is 0; skip_left
+ * is always the same. Returns: what body_add and body_advance do. */
+enum status serial_body_add(struct serial_conn *conn, struct str *data, struct error *err)
+    __attribute__((warn_unused_result));
+enum status serial_body_advance(struct serial_conn *conn, size_t n_bytes, struct error *err)
+    __attribute__((warn_unused_result));
 /* The most of a refused body that is skipped to keep the connection. */
 uint64_t serial_most_skipped(const struct serial_conn *conn);
 /* Drops what `data` has of the skip_left bytes (state REPLY_SKIP or SKIP). */

@@ -64,8 +64,9 @@ struct net_protocol {
     size_t conn_bytes; /* of the protocol's own connection, zeroed when it is new */
     /* One connection too many: says so and closes. */
     void (*on_refused)(struct net_conn *conn, const struct error *err);
-    /* Takes bytes off the front of `data`, some at least. Returns: false when they have to wait for
-     * an answer; whoever sends that lets the connection go on (net_shard_make_ready). */
+    /* Takes bytes off the front of `data`, or goes on to where they are taken; called again while
+     * there are any. Returns: false when they have to wait for an answer; whoever sends that lets
+     * the connection go on (net_shard_make_ready). */
     bool (*on_bytes)(struct net_conn *conn, struct str *data);
     /* Where the next bytes are read to. Returns: NULL for the worker's buffer. */
     char *(*room)(struct net_conn *conn, size_t *n_bytes);
