@@ -1,5 +1,5 @@
-/* libsluice: a client of model servers. It speaks KServe v2 (the Open Inference Protocol) over HTTP,
- * with binary tensor data, and MIP, the Model Invocation Protocol, over TCP and Unix sockets.
+/* libsluice: a client of model servers. It speaks KServe v2 (the Open Inference Protocol) over
+ * HTTP, with binary tensor data, and MIP, the Model Invocation Protocol, over TCP and Unix sockets.
  *
  *     sluice_client_options options = {.size = sizeof(options), .url = "http://127.0.0.1:8000"};
  *     sluice_client *client;
@@ -93,8 +93,8 @@ typedef struct sluice_client_transport {
     /* A connection to `host` begins on the connected, non-blocking socket `fd`. Handshakes happen
      * within `read` and `write`. Returns: 0, or SLUICE_TRANSPORT_FAILED. */
     int32_t (*start)(void *context, int fd, const char *host);
-    /* Each returns the bytes moved (> 0), 0 (`read` only: the peer ended the connection cleanly), or
-     * one of the above. */
+    /* Each returns the bytes moved (> 0), 0 (`read` only: the peer ended the connection cleanly),
+     * or one of the above. */
     int64_t (*read)(void *context, void *data, size_t n_bytes);
     int64_t (*write)(void *context, const void *data, size_t n_bytes);
     /* The connection ends; the socket is closed after this. */
@@ -129,9 +129,9 @@ SLUICE_CLIENT_API void sluice_client_close(sluice_client *client);
 /* What a call that was begun waits for. */
 typedef struct sluice_client_waiting {
     size_t size;
-    int32_t fd; /* -1: nothing to wait for, step at once. May be another one after a step */
+    int32_t fd; /* -1: none, the time alone counts. May be another one after a step */
     int32_t read, write; /* which readiness */
-    uint64_t timeout_ns; /* from now: step then at the latest */
+    uint64_t timeout_ns; /* from now: step then at the latest. 0: at once */
 } sluice_client_waiting;
 
 /* `waiting->size` is set by the caller. Between calls fd is -1 and timeout_ns UINT64_MAX. */
@@ -142,7 +142,7 @@ SLUICE_CLIENT_API void sluice_client_wait(const sluice_client *client,
  * else why it failed, and the client is ready for another call. */
 SLUICE_CLIENT_API sluice_client_status sluice_client_step(sluice_client *client,
                                                           sluice_client_error *error);
-/* Gives a call that was begun up; its connection is closed. */
+/* Gives a call that was begun up; its connection is closed. The client is ready for another. */
 SLUICE_CLIENT_API void sluice_client_cancel(sluice_client *client);
 
 /* ---- ping ------------------------------------------------------------------------------------ */
@@ -265,9 +265,9 @@ typedef struct sluice_infer_request {
     size_t n_params;
     sluice_form form;
     uint64_t timeout_ns; /* of this call; 0: the client's */
-    /* Where the bytes of outputs go: buffers[i] for the answer's output i, whose `data` then is that
-     * buffer; a NULL in `data` or an output past the last: the client's own memory. One that is
-     * too small: SLUICE_CLIENT_NO_ROOM. */
+    /* Where the bytes of outputs go: buffers[i] for the answer's output i, whose `data` then is
+     * that buffer; a NULL in `data` or an output past the last: the client's own memory. One that
+     * is too small: SLUICE_CLIENT_NO_ROOM. */
     const sluice_buffer *buffers;
     size_t n_buffers;
 } sluice_infer_request;
@@ -336,8 +336,9 @@ typedef struct sluice_mip_answer {
     uint32_t batch; /* the request's: another one is SLUICE_CLIENT_BROKEN */
 } sluice_mip_answer;
 
-/* Asks and waits. `answer->size` is set by the caller. Returns: SLUICE_CLIENT_INVALID for counts out
- * of range, more than 2^32 - 1 bytes, or a client of HTTP; SLUICE_CLIENT_REFUSED with mip_error. */
+/* Asks and waits. `answer->size` is set by the caller. Returns: SLUICE_CLIENT_INVALID for counts
+ * out of range, more than 2^32 - 1 bytes, or a client of HTTP; SLUICE_CLIENT_REFUSED with
+ * mip_error. */
 SLUICE_CLIENT_API sluice_client_status sluice_client_mip_infer(sluice_client *client,
                                                                const sluice_mip_request *request,
                                                                sluice_mip_answer *answer,

@@ -1,40 +1,67 @@
-/* The exchange over a socket: step does what can be done without waiting, and says what it waits
- * for; the blocking call is a loop of step and wait. */
+/* A client's beginning and end, what it waits for, and the call that waits: a loop of step and
+ * poll. */
 #include "client/client.h"
 
+#include <assert.h>
+#include <poll.h>
 #include <stdlib.h>
 
-#include "client/client_connection.h"
+#include "client/client_state.h"
 
-enum { OUTPUT_PIECES = 64 };
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory for a client");
+}
 
-struct client {
-    struct arena *arena; /* of the URL */
-    struct client_url url;
-    struct client_options options;
-    struct client_connection connection;
-    struct client_session *session;
-    bool reused; /* the exchange under way is not the first on its connection */
-};
+/* ---- new and free ---------------------------------------------------------------------------- */
+
+static enum status check_transport(const struct client *client, struct error *err) {
+    const sluice_client_transport *transport = client->options.transport;
+    if (!transport && client->url.is_tls) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "\"%.*s\": TLS needs a transport, and this client has none "
+                         "(sluice_client_options.transport); without TLS it is http://",
+                         STR_ARG(client->url.text));
+    }
+    if (transport && (!transport->start || !transport->read || !transport->write)) {
+        return error_set(err, ST_BAD_CONFIG, "the transport lacks its start, read or write");
+    }
+    return ST_OK;
+}
+
+static enum status make_session(struct client *client, struct error *err) {
+    uint64_t max_bytes = client->options.max_answer_bytes;
+    if (client->url.protocol == CLIENT_HTTP) {
+        client->http = http_session_new(max_bytes);
+        client->session = client->http ? http_session_base(client->http) : NULL;
+    } else {
+        client->mip = mip_session_new(max_bytes);
+        client->session = client->mip ? mip_session_base(client->mip) : NULL;
+    }
+    return client->session ? ST_OK : no_memory(err);
+}
 
 enum status client_new(const struct client_options *options, struct client **out,
                        struct error *err) {
-    enum status status = ST_OK;
     struct client *client = calloc(1, sizeof(*client));
     *out = NULL;
     if (!client) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a client");
+        return no_memory(err);
     }
     client->options = *options;
-    client_connection_init(&client->connection, &client->url);
+    client->connection.fd = -1;
     client->arena = arena_new(NULL, 0);
-    client->session = client_session_new(options->max_answer_bytes);
-    if (!client->arena || !client->session) {
-        status = error_set(err, ST_NO_MEMORY, "no memory for a client");
-        goto out;
+    enum status status = client->arena
+                             ? client_url_parse(client->arena, options->url, &client->url, err)
+                             : no_memory(err);
+    if (status == ST_OK) {
+        status = check_transport(client, err);
     }
-    status = client_url_parse(client->arena, options->url, &client->url, err);
-out:
+    if (status == ST_OK) {
+        status = client_connection_init(&client->connection, &client->url, options->transport, err);
+    }
+    if (status == ST_OK) {
+        status = make_session(client, err);
+    }
     if (status == ST_OK) {
         *out = client;
     } else {
@@ -47,8 +74,9 @@ void client_free(struct client *client) {
     if (!client) {
         return;
     }
-    client_connection_close(&client->connection);
-    client_session_free(client->session);
+    client_connection_fini(&client->connection);
+    http_session_free(client->http);
+    mip_session_free(client->mip);
     arena_free(client->arena);
     free(client);
 }
@@ -57,129 +85,71 @@ const struct client_url *client_url(const struct client *client) {
     return &client->url;
 }
 
-const struct client_session *client_answer(const struct client *client) {
-    return client->session;
+struct http_session *client_http(const struct client *client) {
+    assert(client->http);
+    return client->http;
 }
 
-/* Sends what fits. A connection that takes no more may still bring the answer that says why. */
-static void step_output(struct client *client) {
-    struct iovec pieces[OUTPUT_PIECES];
-    size_t n_pieces, n_sent = 0;
-    while ((n_pieces = client_session_output(client->session, pieces, OUTPUT_PIECES)) > 0) {
-        if (client_connection_send(&client->connection, pieces, n_pieces, &n_sent, NULL) != ST_OK) {
-            client_session_drop_output(client->session);
-        } else if (n_sent == 0) {
-            return;
-        } else {
-            client_session_sent(client->session, n_sent);
-        }
+struct mip_session *client_mip(const struct client *client) {
+    assert(client->mip);
+    return client->mip;
+}
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+/* Until when nothing needs to be done, if no descriptor is ready before. */
+static uint64_t next_step_ns(const struct client *client, uint64_t now) {
+    enum client_deadline which;
+    uint64_t again = client->connection.again_at_ns;
+    uint64_t deadline = client_deadline_ns(client, &which);
+    if (client->state == CLIENT_STARTED || client->more) {
+        return now;
+    }
+    return again > 0 && again < deadline ? again : deadline;
+}
+
+void client_wait(const struct client *client, struct client_waiting *out) {
+    *out = (struct client_waiting){.fd = -1, .timeout_ns = UINT64_MAX};
+    if (client->state == CLIENT_IDLE) {
+        return;
+    }
+    uint64_t now = client_now_ns(), until = next_step_ns(client, now);
+    out->timeout_ns = until > now ? until - now : 0;
+    if (client->state == CLIENT_CONNECTING && client->connection.again_at_ns == 0) {
+        out->fd = client->connection.fd;
+        out->write = true;
+    } else if (client->state == CLIENT_TALKING) {
+        out->fd = client->connection.fd;
+        out->read = client->wants_read;
+        out->write = client->wants_write;
     }
 }
 
-/* Receives what is there. */
-static enum status step_input(struct client *client, struct error *err) {
-    while (!client_session_is_done(client->session)) {
-        char *at;
-        size_t n_bytes, n_received = 0;
-        bool ended = false;
-        client_session_input(client->session, &at, &n_bytes);
-        enum status status =
-            client_connection_receive(&client->connection, at, n_bytes, &n_received, &ended, err);
-        if (status == ST_OK && ended) {
-            return client_session_closed(client->session, err);
-        }
-        if (status == ST_OK && n_received > 0) {
-            status = client_session_received(client->session, n_received, err);
-        }
-        if (status != ST_OK || n_received < n_bytes) {
+static void poll_for(const struct client_waiting *waiting) {
+    enum { HOUR_MS = 3600000, NS_PER_MS = 1000000 };
+    struct pollfd fd = {.fd = waiting->fd,
+                        .events =
+                            (short)((waiting->read ? POLLIN : 0) | (waiting->write ? POLLOUT : 0))};
+    uint64_t ms = waiting->timeout_ns / NS_PER_MS + (waiting->timeout_ns % NS_PER_MS > 0);
+    (void)poll(&fd, 1, ms > HOUR_MS ? HOUR_MS : (int)ms); /* too early is no harm */
+}
+
+enum status client_run(struct client *client, struct error *err) {
+    for (;;) {
+        bool done;
+        struct client_waiting waiting;
+        enum status status = client_step(client, &done, err);
+        if (status != ST_OK || done) {
             return status;
         }
+        client_wait(client, &waiting);
+        poll_for(&waiting);
     }
-    return ST_OK;
 }
 
-/* All that can be done without waiting. */
-static enum status step(struct client *client, struct error *err) {
-    if (client->connection.connecting) {
-        enum status status = client_connection_proceed(&client->connection, err);
-        if (status != ST_OK || client->connection.connecting) {
-            return status;
-        }
-    }
-    step_output(client);
-    return step_input(client, err);
-}
-
-static bool wants_output(const struct client *client) {
-    struct iovec piece;
-    return client_session_output(client->session, &piece, 1) > 0;
-}
-
-static enum status timed_out(const struct client *client, uint64_t limit_ns, struct error *err) {
-    const char *doing = client->connection.connecting                   ? "connecting to"
-                        : client_session_is_unanswered(client->session) ? "waiting for"
-                                                                        : "reading the answer of";
-    struct str where = client->url.is_unix ? client->url.path : client->url.authority;
-    return error_set(err, ST_DEADLINE_EXCEEDED, "timed out %s %.*s after %.3g s", doing,
-                     STR_ARG(where), (double)limit_ns / 1e9);
-}
-
-static enum status wait_for_more(struct client *client, uint64_t started, uint64_t timeout_ns,
-                                 struct error *err) {
-    bool connecting = client->connection.connecting;
-    uint64_t limit = timeout_ns, deadline;
-    if (connecting && client->options.connect_timeout_ns < limit) {
-        limit = client->options.connect_timeout_ns;
-    }
-    if (__builtin_add_overflow(started, limit, &deadline)) {
-        deadline = UINT64_MAX;
-    }
-    if (client_connection_wait(&client->connection, !connecting, connecting || wants_output(client),
-                               deadline) != ST_OK) {
-        return timed_out(client, limit, err);
-    }
-    return ST_OK;
-}
-
-/* The exchange on the connection there is, or on a new one. */
-static enum status run(struct client *client, struct client_message message, uint64_t started,
-                       uint64_t timeout_ns, struct error *err) {
-    enum status status = ST_OK;
-    client_session_begin(client->session, message);
-    if (!client->reused) {
-        status = client_connection_start(&client->connection, err);
-    }
-    if (status == ST_OK && !client->connection.connecting) {
-        status = step(client, err);
-    }
-    while (status == ST_OK && !client_session_is_done(client->session)) {
-        status = wait_for_more(client, started, timeout_ns, err);
-        if (status == ST_OK) {
-            status = step(client, err);
-        }
-    }
-    return status;
-}
-
-static bool may_repeat(const struct client *client, enum status status) {
-    return client->reused && (status == ST_IO || status == ST_BAD_ANSWER) &&
-           client_session_is_unanswered(client->session);
-}
-
-enum status client_exchange(struct client *client, struct client_message message,
-                            uint64_t timeout_ns, struct error *err) {
-    uint64_t started = client_now_ns();
-    if (timeout_ns == 0) {
-        timeout_ns = client->options.timeout_ns;
-    }
-    client->reused = client_connection_is_idle(&client->connection);
-    enum status status = run(client, message, started, timeout_ns, err);
-    if (may_repeat(client, status)) {
-        client->reused = false;
-        status = run(client, message, started, timeout_ns, err);
-    }
-    if (status != ST_OK || !client_session_keeps_alive(client->session)) {
-        client_connection_close(&client->connection);
-    }
-    return status;
+enum status client_exchange(struct client *client, struct http_message message, uint64_t timeout_ns,
+                            struct error *err) {
+    http_session_begin(client_http(client), message);
+    client_start(client, timeout_ns);
+    return client_run(client, err);
 }

@@ -1,20 +1,17 @@
-/* The socket of a client. Every descriptor is non-blocking and closed on exec; a broken pipe is an
- * error, never a signal. */
+/* Bytes over the socket or the transport. A broken pipe is an error, never a signal. */
 #include "client/client_connection.h"
 
 #include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
+#include <limits.h>
 #include <poll.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <time.h>
-#include <unistd.h>
 
-enum { SEND_PIECES = 64 };
+/* A piece that is smaller is put together with those behind it before a transport gets it: each of
+ * its writes costs a record of its own. */
+enum { GATHER_BYTES = 16384, SMALL_BYTES = 4096 };
 
 uint64_t client_now_ns(void) {
     struct timespec now;
@@ -22,166 +19,149 @@ uint64_t client_now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-void client_connection_init(struct client_connection *connection, const struct client_url *url) {
+enum status client_connection_init(struct client_connection *connection,
+                                   const struct client_url *url,
+                                   const sluice_client_transport *transport, struct error *err) {
     *connection = (struct client_connection){.url = url, .fd = -1};
-}
-
-static void forget_addresses(struct client_connection *connection) {
-    if (connection->found) {
-        freeaddrinfo(connection->found);
-    }
-    connection->found = connection->next = NULL;
-}
-
-static void close_socket(struct client_connection *connection) {
-    if (connection->fd >= 0) {
-        close(connection->fd);
-    }
-    connection->fd = -1;
-    connection->connecting = false;
-}
-
-void client_connection_close(struct client_connection *connection) {
-    close_socket(connection);
-    forget_addresses(connection);
-}
-
-static enum status failed(const struct client_connection *connection, int error,
-                          struct error *err) {
-    const struct client_url *url = connection->url;
-    struct str where = url->is_unix ? url->path : url->authority;
-    return error_set(err, ST_IO, "no connection to %.*s: %s", STR_ARG(where), strerror(error));
-}
-
-static enum status connect_to(struct client_connection *connection, int family,
-                              const struct sockaddr *address, socklen_t n_bytes,
-                              struct error *err) {
-    close_socket(connection);
-    connection->fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (connection->fd < 0) {
-        return failed(connection, errno, err);
-    }
-    int yes = 1;
-    if (family != AF_UNIX) { /* a request leaves at once; without it nothing is lost but time */
-        (void)setsockopt(connection->fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
-    }
-    connection->connecting = true;
-    if (connect(connection->fd, address, n_bytes) == 0) {
-        connection->connecting = false;
+    if (!transport) {
         return ST_OK;
     }
-    if (errno == EINPROGRESS || errno == EINTR) {
-        return ST_OK;
-    }
-    int error = errno;
-    close_socket(connection);
-    return failed(connection, error, err);
+    connection->transport = *transport;
+    connection->gather = malloc(GATHER_BYTES);
+    return connection->gather ? ST_OK : error_set(err, ST_NO_MEMORY, "no memory for a client");
 }
 
-/* Tries the addresses from `next` on, until one is under way. */
-static enum status connect_next(struct client_connection *connection, struct error *err) {
-    enum status status = ST_IO;
-    while (connection->next && status != ST_OK) {
-        struct addrinfo *address = connection->next;
-        connection->next = address->ai_next;
-        status =
-            connect_to(connection, address->ai_family, address->ai_addr, address->ai_addrlen, err);
-    }
-    if (status != ST_OK || !connection->connecting) {
-        forget_addresses(connection);
-    }
-    return status;
-}
-
-static enum status start_unix(struct client_connection *connection, struct error *err) {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    /* client_url_parse has checked that it fits */
-    memcpy(address.sun_path, connection->url->path.ptr, connection->url->path.len + 1);
-    return connect_to(connection, AF_UNIX, (const struct sockaddr *)&address, sizeof(address), err);
-}
-
-enum status client_connection_start(struct client_connection *connection, struct error *err) {
-    const struct client_url *url = connection->url;
+void client_connection_fini(struct client_connection *connection) {
     client_connection_close(connection);
-    if (url->is_unix) {
-        return start_unix(connection, err);
-    }
-    struct addrinfo hints = {.ai_family = AF_UNSPEC,
-                             .ai_socktype = SOCK_STREAM,
-                             .ai_flags = AI_NUMERICSERV | AI_ADDRCONFIG};
-    char port[8];
-    snprintf(port, sizeof(port), "%u", (unsigned)url->port);
-    int error = getaddrinfo(url->host.ptr, port, &hints, &connection->found);
-    if (error == EAI_NONAME || error == EAI_ADDRFAMILY || error == EAI_NODATA) {
-        /* AI_ADDRCONFIG leaves out loopback's addresses on a machine without others. */
-        hints.ai_flags = AI_NUMERICSERV;
-        error = getaddrinfo(url->host.ptr, port, &hints, &connection->found);
-    }
-    if (error != 0) {
-        connection->found = NULL;
-        return error_set(err, ST_IO, "no address of %s: %s", url->host.ptr, gai_strerror(error));
-    }
-    connection->next = connection->found;
-    return connect_next(connection, err);
+    free(connection->gather);
+    connection->gather = NULL;
 }
 
-enum status client_connection_proceed(struct client_connection *connection, struct error *err) {
-    int error = 0;
-    socklen_t n_bytes = sizeof(error);
-    if (getsockopt(connection->fd, SOL_SOCKET, SO_ERROR, &error, &n_bytes) != 0) {
-        error = errno;
-    }
-    if (error == 0) {
-        connection->connecting = false;
-        forget_addresses(connection);
+/* ---- the transport --------------------------------------------------------------------------- */
+
+static enum status transport_failed(const struct client_connection *connection, const char *doing,
+                                    struct error *err) {
+    const sluice_client_transport *transport = &connection->transport;
+    const char *reason = transport->reason ? transport->reason(transport->context) : NULL;
+    return error_set(err, ST_IO, "%s %.*s failed: %s",
+                     connection->established ? doing : "the handshake with",
+                     STR_ARG(client_url_where(connection->url)),
+                     reason ? reason : "the transport gives no reason");
+}
+
+/* What a function of the transport answered, when it was given `n_bytes`. */
+static enum status transport_moved(struct client_connection *connection, int64_t n, size_t n_bytes,
+                                   const char *doing, struct client_moved *out, struct error *err) {
+    if (n > 0) {
+        if ((uint64_t)n > n_bytes) {
+            return error_set(err, ST_IO, "the transport says that %lld of %zu bytes moved",
+                             (long long)n, n_bytes);
+        }
+        connection->established = true;
+        out->n_bytes = (size_t)n;
         return ST_OK;
     }
-    enum status status = failed(connection, error, err);
-    close_socket(connection);
-    return connection->next ? connect_next(connection, err) : status;
+    out->wants_read = n == SLUICE_TRANSPORT_WANT_READ;
+    out->wants_write = n == SLUICE_TRANSPORT_WANT_WRITE;
+    return out->wants_read || out->wants_write ? ST_OK : transport_failed(connection, doing, err);
 }
 
-bool client_connection_is_idle(const struct client_connection *connection) {
-    struct pollfd fd = {.fd = connection->fd, .events = POLLIN};
-    return connection->fd >= 0 && poll(&fd, 1, 0) == 0;
+/* One piece for the transport. What is not taken is put together in the same way again. */
+static struct iovec gather(const struct client_connection *connection, const struct iovec *pieces,
+                           size_t n_pieces) {
+    struct iovec all = {connection->gather, 0};
+    if (n_pieces == 1 || pieces[0].iov_len >= SMALL_BYTES) {
+        return pieces[0];
+    }
+    for (size_t i = 0; i < n_pieces && all.iov_len < GATHER_BYTES; i++) {
+        size_t n = GATHER_BYTES - all.iov_len;
+        n = pieces[i].iov_len < n ? pieces[i].iov_len : n;
+        memcpy(connection->gather + all.iov_len, pieces[i].iov_base, n);
+        all.iov_len += n;
+    }
+    return all;
 }
 
-enum status client_connection_send(struct client_connection *connection, const struct iovec *pieces,
-                                   size_t n_pieces, size_t *n_sent, struct error *err) {
-    struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)pieces,
-                             .msg_iovlen = n_pieces < SEND_PIECES ? n_pieces : SEND_PIECES};
-    ssize_t n = sendmsg(connection->fd, &message, MSG_NOSIGNAL);
-    *n_sent = n > 0 ? (size_t)n : 0;
-    if (n >= 0 || errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) {
+static enum status transport_send(struct client_connection *connection, const struct iovec *pieces,
+                                  size_t n_pieces, struct client_moved *out, struct error *err) {
+    const sluice_client_transport *transport = &connection->transport;
+    struct iovec piece = gather(connection, pieces, n_pieces);
+    int64_t n = transport->write(transport->context, piece.iov_base, piece.iov_len);
+    return transport_moved(connection, n, piece.iov_len, "sending to", out, err);
+}
+
+static enum status transport_receive(struct client_connection *connection,
+                                     const struct iovec *piece, struct client_moved *out,
+                                     struct error *err) {
+    const sluice_client_transport *transport = &connection->transport;
+    int64_t n = transport->read(transport->context, piece->iov_base, piece->iov_len);
+    if (n == 0) {
+        out->ended = true;
         return ST_OK;
     }
-    return error_set(err, ST_IO, "sending failed: %s", strerror(errno));
+    return transport_moved(connection, n, piece->iov_len, "receiving from", out, err);
 }
 
-enum status client_connection_receive(struct client_connection *connection, char *at,
-                                      size_t n_bytes, size_t *n_received, bool *ended,
+/* ---- the socket ------------------------------------------------------------------------------ */
+
+static bool must_wait(int error) {
+    return error == EAGAIN || error == EWOULDBLOCK;
+}
+
+static enum status socket_failed(const struct client_connection *connection, const char *doing,
+                                 struct error *err) {
+    return error_set(err, ST_IO, "%s %.*s failed: %s", doing,
+                     STR_ARG(client_url_where(connection->url)), strerror(errno));
+}
+
+enum status client_connection_send(struct client_connection *connection, struct iovec *pieces,
+                                   size_t n_pieces, struct client_moved *out, struct error *err) {
+    struct msghdr message = {.msg_iov = pieces,
+                             .msg_iovlen = n_pieces < IOV_MAX ? n_pieces : IOV_MAX};
+    ssize_t n;
+    *out = (struct client_moved){0};
+    if (connection->transport.read) {
+        return transport_send(connection, pieces, n_pieces, out, err);
+    }
+    do {
+        n = sendmsg(connection->fd, &message, MSG_NOSIGNAL);
+    } while (n < 0 && errno == EINTR);
+    out->n_bytes = n > 0 ? (size_t)n : 0;
+    out->wants_write = n <= 0;
+    return n >= 0 || must_wait(errno) ? ST_OK : socket_failed(connection, "sending to", err);
+}
+
+enum status client_connection_receive(struct client_connection *connection, struct iovec *pieces,
+                                      size_t n_pieces, struct client_moved *out,
                                       struct error *err) {
-    ssize_t n = recv(connection->fd, at, n_bytes, 0);
-    *n_received = n > 0 ? (size_t)n : 0;
-    *ended = n == 0;
-    if (n >= 0 || errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) {
-        return ST_OK;
+    struct msghdr message = {.msg_iov = pieces, .msg_iovlen = n_pieces};
+    ssize_t n;
+    *out = (struct client_moved){0};
+    if (connection->transport.read) {
+        return transport_receive(connection, pieces, out, err);
     }
-    return error_set(err, ST_IO, "receiving failed: %s", strerror(errno));
+    do {
+        n = recvmsg(connection->fd, &message, 0);
+    } while (n < 0 && errno == EINTR);
+    out->n_bytes = n > 0 ? (size_t)n : 0;
+    out->ended = n == 0;
+    out->wants_read = n < 0;
+    return n >= 0 || must_wait(errno) ? ST_OK : socket_failed(connection, "receiving from", err);
 }
 
-enum status client_connection_wait(const struct client_connection *connection, bool read,
-                                   bool write, uint64_t deadline_ns) {
-    struct pollfd fd = {.fd = connection->fd,
-                        .events = (short)((read ? POLLIN : 0) | (write ? POLLOUT : 0))};
-    for (;;) {
-        uint64_t now = client_now_ns();
-        if (now >= deadline_ns) {
-            return ST_DEADLINE_EXCEEDED;
-        }
-        uint64_t ms = (deadline_ns - now) / 1000000 + 1;
-        if (poll(&fd, 1, ms > 3600000 ? 3600000 : (int)ms) > 0) {
-            return ST_OK;
-        }
+bool client_connection_is_idle(struct client_connection *connection) {
+    struct pollfd fd = {.fd = connection->fd, .events = POLLIN};
+    struct client_moved moved;
+    char byte;
+    struct iovec piece = {&byte, 1};
+    if (connection->fd < 0) {
+        return false;
     }
+    if (!connection->transport.read) {
+        return poll(&fd, 1, 0) == 0;
+    }
+    /* The socket does not tell: a transport has bytes of its own on it (a new ticket of TLS), and
+     * may hold some of the peer's. */
+    return client_connection_receive(connection, &piece, 1, &moved, NULL) == ST_OK &&
+           moved.n_bytes == 0 && !moved.ended;
 }

@@ -1,5 +1,6 @@
-/* The socket of a client: connecting, sending and receiving without blocking, and one function that
- * waits until a deadline. It refuses to know what the bytes mean.
+/* The connection of a client: connecting, sending and receiving without ever blocking, over the
+ * socket itself or over the caller's transport (TLS). It refuses to know what the bytes mean, and to
+ * wait.
  *
  * Looking up a host's name is the C library's matter and blocks for as long as that takes. */
 #ifndef SLUICE_CLIENT_CLIENT_CONNECTION_H
@@ -12,46 +13,62 @@
 
 #include "base/status.h"
 #include "client/client_url.h"
+#include "sluice/client.h"
 
 struct addrinfo;
 
 struct client_connection {
     const struct client_url *url;
-    int fd; /* -1: none */
+    sluice_client_transport transport; /* read NULL: the socket itself */
+    char *gather;                      /* small pieces become one for the transport here */
+    int fd;                            /* -1: none */
     bool connecting;
+    bool transport_started;
+    bool established;       /* bytes may move, or have: a transport's handshake is over */
+    uint64_t again_at_ns;   /* while connecting: try once more then; 0: the socket will say */
+    uint64_t pause_ns;      /* before that */
     struct addrinfo *found; /* while connecting: the addresses of the host */
     struct addrinfo *next;  /* the one to try when this one fails */
 };
 
-/* `url` must outlive the connection. */
-void client_connection_init(struct client_connection *connection, const struct client_url *url);
-/* Closes the socket. Idempotent; it may be connected again. */
+/* `url` must outlive the connection, `transport` (NULL: none) is copied. Returns: ST_NO_MEMORY. */
+enum status client_connection_init(struct client_connection *connection,
+                                   const struct client_url *url,
+                                   const sluice_client_transport *transport, struct error *err)
+    __attribute__((warn_unused_result));
+void client_connection_fini(struct client_connection *connection);
+/* Ends the connection. Idempotent; it may be connected again. */
 void client_connection_close(struct client_connection *connection);
+
+/* ---- connecting (client_connect.c) ----------------------------------------------------------- */
 
 /* Begins to connect. Returns: ST_IO with the address and the reason. */
 enum status client_connection_start(struct client_connection *connection, struct error *err)
     __attribute__((warn_unused_result));
-/* Goes on connecting when the socket is writable; tries the next address where one fails.
+/* Goes on connecting as far as that is possible now; tries the next address where one fails.
  * `connecting` is false when it is done. Returns: ST_IO when no address answered. */
 enum status client_connection_proceed(struct client_connection *connection, struct error *err)
     __attribute__((warn_unused_result));
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+/* What came of sending or receiving. */
+struct client_moved {
+    size_t n_bytes;
+    bool ended; /* receiving: the peer ended the connection */
+    /* with n_bytes 0: call again when the socket can be … */
+    bool wants_read, wants_write;
+};
+
 /* Is the idle connection still good: open, and silent? */
-bool client_connection_is_idle(const struct client_connection *connection);
-
-/* Sends what fits. *n_sent is 0 when nothing does now. Returns: ST_IO, the reason. */
-enum status client_connection_send(struct client_connection *connection, const struct iovec *pieces,
-                                   size_t n_pieces, size_t *n_sent, struct error *err)
+bool client_connection_is_idle(struct client_connection *connection);
+/* Sends what fits of the pieces, at most IOV_MAX. Returns: ST_IO, the reason. */
+enum status client_connection_send(struct client_connection *connection, struct iovec *pieces,
+                                   size_t n_pieces, struct client_moved *out, struct error *err)
     __attribute__((warn_unused_result));
-/* Receives what is there. *n_received is 0 with *ended false when nothing is. Returns: ST_IO. */
-enum status client_connection_receive(struct client_connection *connection, char *at,
-                                      size_t n_bytes, size_t *n_received, bool *ended,
-                                      struct error *err) __attribute__((warn_unused_result));
-
-/* Waits until the socket can be read, or written when `write` says so. Returns:
- * ST_DEADLINE_EXCEEDED when `deadline_ns` (on client_now_ns's clock) passes before; `err` is left
- * for the caller to fill. */
-enum status client_connection_wait(const struct client_connection *connection, bool read,
-                                   bool write, uint64_t deadline_ns)
+/* Receives what is there into the pieces. Returns: ST_IO, the reason. */
+enum status client_connection_receive(struct client_connection *connection, struct iovec *pieces,
+                                      size_t n_pieces, struct client_moved *out, struct error *err)
     __attribute__((warn_unused_result));
 
 /* The monotonic clock, in nanoseconds. */

@@ -12,11 +12,18 @@ enum status client_infer_import(struct arena *arena, const sluice_infer_request 
                                 struct client_infer *out, struct error *err)
     __attribute__((warn_unused_result));
 
-/* The other way; `out` gets every member but `size`. Returns: ST_NO_MEMORY; ST_BAD_ANSWER for a
- * name with a NUL in it. Owns: in `arena`, the tensors' bytes where they were. */
+/* Where the caller wants the bytes of outputs: output i in items[i], unless that has no data. */
+struct client_buffers {
+    const sluice_buffer *items;
+    size_t n;
+};
+
+/* The other way; `out` gets every member but `size`. Returns: ST_NO_MEMORY; ST_BAD_ANSWER for a name
+ * with a NUL in it; ST_NO_ROOM for a buffer that is too small. Owns: in `arena`, the tensors' bytes
+ * where they were or where the caller wants them. */
 enum status client_answer_export(struct arena *arena, const struct v2_answer *answer,
-                                 sluice_infer_answer *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                 struct client_buffers buffers, sluice_infer_answer *out,
+                                 struct error *err) __attribute__((warn_unused_result));
 enum status client_model_export(struct arena *arena, const struct model_spec *model,
                                 sluice_model_metadata *out, struct error *err)
     __attribute__((warn_unused_result));

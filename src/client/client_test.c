@@ -45,7 +45,7 @@ static void stop(struct test_server *server, struct client *client) {
 static const struct piece request = {"GET /v2 HTTP/1.1\r\nHost: a\r\n\r\n", 29};
 
 static enum status ask(struct client *client, struct error *err) {
-    return client_exchange(client, (struct client_message){&request, 1}, 0, err);
+    return client_exchange(client, (struct http_message){&request, 1}, 0, err);
 }
 
 static void keeps_the_connection(void **state) {
@@ -56,8 +56,8 @@ static void keeps_the_connection(void **state) {
     struct client *client = start(&server, scripts, 1, PATIENCE_NS);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(ask(client, &err), ST_OK);
-        assert_int_equal(client_session_status(client_answer(client)), 200);
-        assert_true(str_is(client_session_body(client_answer(client)), "ok"));
+        assert_int_equal(http_session_status(client_http(client)), 200);
+        assert_true(str_is(http_session_body(client_http(client)), "ok"));
     }
     stop(&server, client);
     assert_int_equal(server.n_requests, 3);
@@ -101,7 +101,7 @@ static void does_not_repeat_the_first(void **state) {
     struct test_server server;
     struct error err = {0};
     struct client *client = start(&server, scripts, 2, PATIENCE_NS);
-    assert_int_equal(ask(client, &err), ST_BAD_ANSWER);
+    assert_int_equal(ask(client, &err), ST_IO);
     assert_non_null(strstr(err.text, "without an answer"));
     stop(&server, client);
     assert_int_equal(server.n_requests, 1);
@@ -132,12 +132,12 @@ static void reads_an_early_answer(void **state) {
     assert_non_null(big);
     struct piece pieces[] = {request, {big, n_bytes}};
     struct client *client = start(&server, scripts, 1, PATIENCE_NS);
-    struct client_message message = {pieces, 2};
+    struct http_message message = {pieces, 2};
     if (client_exchange(client, message, 0, &err) != ST_OK) {
         fail_msg("%s", err.text);
     }
-    assert_int_equal(client_session_status(client_answer(client)), 413);
-    assert_true(str_is(client_session_body(client_answer(client)), "big"));
+    assert_int_equal(http_session_status(client_http(client)), 413);
+    assert_true(str_is(http_session_body(client_http(client)), "big"));
     stop(&server, client);
     free(big);
 }

@@ -14,22 +14,43 @@ static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for a URL");
 }
 
-static enum status parse_unix(struct arena *arena, struct str text, struct str path,
+#define HTTP_URLS "http://HOST:PORT, https://HOST:PORT or http+unix:/path/to.sock"
+#define MIP_URLS "tcp://HOST:PORT or unix:///path/to.sock"
+
+static enum status set_socket(struct arena *arena, struct str text, struct str path,
                               struct client_url *out, struct error *err) {
-    if (str_starts(path, STR("//"))) {
-        path = str_make(path.ptr + 2, path.len - 2);
-    }
-    if (path.len < 2 || path.ptr[0] != '/' || memchr(path.ptr, '\0', path.len)) {
-        return bad(err, text, "expected the absolute path of a socket: http+unix:/path/to.sock");
-    }
     if (path.len >= sizeof(((struct sockaddr_un *)0)->sun_path)) {
         return bad(err, text, "a socket's path has at most 107 bytes");
+    }
+    if (memchr(path.ptr, '\0', path.len)) {
+        return bad(err, text, "a socket's path has no NUL");
     }
     out->is_unix = true;
     out->path = arena_dup(arena, path);
     out->host = out->authority = STR("localhost");
     out->base = STR("");
     return out->path.ptr ? ST_OK : no_memory(err);
+}
+
+/* http+unix:/PATH, http+unix:///PATH */
+static enum status parse_http_unix(struct arena *arena, struct str text, struct str path,
+                                   struct client_url *out, struct error *err) {
+    if (str_starts(path, STR("//"))) {
+        path = str_make(path.ptr + 2, path.len - 2);
+    }
+    if (path.len < 2 || path.ptr[0] != '/') {
+        return bad(err, text, "expected the absolute path of a socket: http+unix:/path/to.sock");
+    }
+    return set_socket(arena, text, path, out, err);
+}
+
+/* unix:///PATH, unix://relative/PATH */
+static enum status parse_mip_unix(struct arena *arena, struct str text, struct str path,
+                                  struct client_url *out, struct error *err) {
+    if (path.len == 0 || str_is(path, "/")) {
+        return bad(err, text, "expected the path of a socket: unix:///path/to.sock");
+    }
+    return set_socket(arena, text, path, out, err);
 }
 
 static bool is_host_char(char c, bool v6) {
@@ -51,9 +72,9 @@ static bool is_host(struct str host, bool v6) {
     return host.len > 0 && host.len < 254;
 }
 
-/* "HOST", "HOST:PORT", "[V6]:PORT" */
+/* "HOST", "HOST:PORT", "[V6]:PORT"; `port` where it says none, 0: it must. */
 static enum status parse_authority(struct arena *arena, struct str text, struct str authority,
-                                   struct client_url *out, struct error *err) {
+                                   uint64_t port, struct client_url *out, struct error *err) {
     struct str host, rest = authority;
     bool v6 = authority.len > 0 && authority.ptr[0] == '[';
     if (v6) {
@@ -70,9 +91,11 @@ static enum status parse_authority(struct arena *arena, struct str text, struct 
         host = str_cut(&rest, ':');
     }
     if (!is_host(host, v6)) {
-        return bad(err, text, "the host is not a name or an address: http://HOST:PORT");
+        return bad(err, text, "the host is not a name or an address, as in SCHEME://HOST:PORT");
     }
-    uint64_t port = 80;
+    if (!rest.ptr && port == 0) {
+        return bad(err, text, "the port is missing: tcp://HOST:PORT");
+    }
     if (rest.ptr && (!num_parse_u64(rest, &port) || port == 0 || port > 65535)) {
         return bad(err, text, "the port is not a number from 1 to 65535");
     }
@@ -100,8 +123,9 @@ static enum status parse_base(struct arena *arena, struct str text, struct str b
     return out->base.ptr ? ST_OK : no_memory(err);
 }
 
-static enum status parse_tcp(struct arena *arena, struct str text, struct str rest,
-                             struct client_url *out, struct error *err) {
+/* What follows "http://", "https://" or "tcp://". */
+static enum status parse_host(struct arena *arena, struct str text, struct str rest, uint64_t port,
+                              struct client_url *out, struct error *err) {
     size_t n = 0;
     while (n < rest.len && rest.ptr[n] != '/' && rest.ptr[n] != '?' && rest.ptr[n] != '#') {
         n++;
@@ -110,40 +134,78 @@ static enum status parse_tcp(struct arena *arena, struct str text, struct str re
     if (memchr(authority.ptr, '@', n)) {
         return bad(err, text, "a user name has no meaning here");
     }
-    enum status status = parse_authority(arena, text, authority, out, err);
+    enum status status = parse_authority(arena, text, authority, port, out, err);
     if (status != ST_OK) {
         return status;
     }
-    return parse_base(arena, text, str_make(rest.ptr + n, rest.len - n), out, err);
+    status = parse_base(arena, text, str_make(rest.ptr + n, rest.len - n), out, err);
+    if (status == ST_OK && out->protocol == CLIENT_MIP && out->base.len > 0) {
+        return bad(err, text, "a path has no meaning here: tcp://HOST:PORT");
+    }
+    return status;
 }
 
 /* What to say of a text without a scheme that we know. */
 static enum status bad_scheme(struct str text, struct error *err) {
     struct str rest = text;
     struct str scheme = str_cut(&rest, ':');
-    if (str_is(scheme, "https")) {
-        return bad(err, text, "TLS is not supported yet; write http://HOST:PORT");
-    }
-    if (str_is(scheme, "unix")) {
-        return error_set(err, ST_BAD_CONFIG,
-                         "\"%.*s\": expected a protocol too; did you mean http+%.*s?",
-                         STR_ARG(text), STR_ARG(text));
+    if (str_is(scheme, "unix") && rest.ptr) {
+        return error_set(
+            err, ST_BAD_CONFIG,
+            "\"%.*s\": expected unix://PATH for MIP, http+unix:PATH for KServe v2; did "
+            "you mean unix://%.*s?",
+            STR_ARG(text), STR_ARG(rest));
     }
     if (!rest.ptr || (rest.len > 0 && rest.ptr[0] >= '0' && rest.ptr[0] <= '9')) {
         return error_set(err, ST_BAD_CONFIG, "\"%.*s\" has no scheme; did you mean http://%.*s?",
                          STR_ARG(text), STR_ARG(text));
     }
-    return bad(err, text, "expected http://HOST:PORT or http+unix:/path/to.sock");
+    return bad(err, text, "expected " HTTP_URLS " for KServe v2, " MIP_URLS " for MIP");
+}
+
+static enum status parse_scheme(struct arena *arena, struct str text, struct client_url *out,
+                                struct error *err) {
+    static const struct {
+        struct str scheme;
+        enum client_protocol protocol;
+        uint64_t port; /* 0: must be said */
+        bool is_tls, is_unix;
+    } rows[] = {
+        {{"http+unix:", 10}, CLIENT_HTTP, 0, false, true},
+        {{"http://", 7}, CLIENT_HTTP, 80, false, false},
+        {{"https://", 8}, CLIENT_HTTP, 443, true, false},
+        {{"tcp://", 6}, CLIENT_MIP, 0, false, false},
+        {{"unix://", 7}, CLIENT_MIP, 0, false, true},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        size_t n = rows[i].scheme.len;
+        if (!str_starts(text, rows[i].scheme)) {
+            continue;
+        }
+        struct str rest = str_make(text.ptr + n, text.len - n);
+        out->protocol = rows[i].protocol;
+        out->is_tls = rows[i].is_tls;
+        if (!rows[i].is_unix) {
+            return parse_host(arena, text, rest, rows[i].port, out, err);
+        }
+        return out->protocol == CLIENT_HTTP ? parse_http_unix(arena, text, rest, out, err)
+                                            : parse_mip_unix(arena, text, rest, out, err);
+    }
+    return bad_scheme(text, err);
 }
 
 enum status client_url_parse(struct arena *arena, struct str text, struct client_url *out,
                              struct error *err) {
-    *out = (struct client_url){0};
-    if (str_starts(text, STR("http+unix:"))) {
-        return parse_unix(arena, text, str_make(text.ptr + 10, text.len - 10), out, err);
+    *out = (struct client_url){.text = arena_dup(arena, text)};
+    return out->text.ptr ? parse_scheme(arena, text, out, err) : no_memory(err);
+}
+
+enum status client_url_expect(const struct client_url *url, enum client_protocol protocol,
+                              const char *what, struct error *err) {
+    if (url->protocol == protocol) {
+        return ST_OK;
     }
-    if (str_starts(text, STR("http://"))) {
-        return parse_tcp(arena, text, str_make(text.ptr + 7, text.len - 7), out, err);
-    }
-    return bad_scheme(text, err);
+    return error_set(err, ST_BAD_CONFIG, "\"%.*s\" is the URL of a server of %s; %s is for %s",
+                     STR_ARG(url->text), url->protocol == CLIENT_MIP ? "MIP" : "KServe v2", what,
+                     protocol == CLIENT_MIP ? "MIP: " MIP_URLS : "KServe v2: " HTTP_URLS);
 }

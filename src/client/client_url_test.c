@@ -13,19 +13,32 @@ static void taken(void **state) {
     (void)state;
     static const struct {
         const char *text;
+        enum client_protocol protocol;
         bool is_unix;
         const char *host;
         unsigned port;
         const char *path, *base, *authority;
     } rows[] = {
-        {"http://localhost", false, "localhost", 80, NULL, "", "localhost"},
-        {"http://localhost:8000", false, "localhost", 8000, NULL, "", "localhost:8000"},
-        {"http://127.0.0.1:8000/", false, "127.0.0.1", 8000, NULL, "", "127.0.0.1:8000"},
-        {"http://a-b.example:1/x/y/", false, "a-b.example", 1, NULL, "/x/y", "a-b.example:1"},
-        {"http://[::1]:8000", false, "::1", 8000, NULL, "", "[::1]:8000"},
-        {"http://[fe80::1]", false, "fe80::1", 80, NULL, "", "[fe80::1]"},
-        {"http+unix:/run/x.sock", true, "localhost", 0, "/run/x.sock", "", "localhost"},
-        {"http+unix:///run/x.sock", true, "localhost", 0, "/run/x.sock", "", "localhost"},
+        {"http://localhost", CLIENT_HTTP, false, "localhost", 80, NULL, "", "localhost"},
+        {"http://localhost:8000", CLIENT_HTTP, false, "localhost", 8000, NULL, "",
+         "localhost:8000"},
+        {"http://127.0.0.1:8000/", CLIENT_HTTP, false, "127.0.0.1", 8000, NULL, "",
+         "127.0.0.1:8000"},
+        {"http://a-b.example:1/x/y/", CLIENT_HTTP, false, "a-b.example", 1, NULL, "/x/y",
+         "a-b.example:1"},
+        {"http://[::1]:8000", CLIENT_HTTP, false, "::1", 8000, NULL, "", "[::1]:8000"},
+        {"http://[fe80::1]", CLIENT_HTTP, false, "fe80::1", 80, NULL, "", "[fe80::1]"},
+        {"http+unix:/run/x.sock", CLIENT_HTTP, true, "localhost", 0, "/run/x.sock", "",
+         "localhost"},
+        {"http+unix:///run/x.sock", CLIENT_HTTP, true, "localhost", 0, "/run/x.sock", "",
+         "localhost"},
+        {"https://h", CLIENT_HTTP, false, "h", 443, NULL, "", "h"},
+        {"https://h:8443/b", CLIENT_HTTP, false, "h", 8443, NULL, "/b", "h:8443"},
+        {"tcp://h:9000", CLIENT_MIP, false, "h", 9000, NULL, "", "h:9000"},
+        {"tcp://[::1]:9000/", CLIENT_MIP, false, "::1", 9000, NULL, "", "[::1]:9000"},
+        {"unix:///run/x.sock", CLIENT_MIP, true, "localhost", 0, "/run/x.sock", "", "localhost"},
+        {"unix://x.sock", CLIENT_MIP, true, "localhost", 0, "x.sock", "", "localhost"},
+        {"unix://here/x.sock", CLIENT_MIP, true, "localhost", 0, "here/x.sock", "", "localhost"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         struct arena *arena = arena_new(NULL, 0);
@@ -34,7 +47,11 @@ static void taken(void **state) {
         if (client_url_parse(arena, str_of(rows[i].text), &url, &err) != ST_OK) {
             fail_msg("%s: %s", rows[i].text, err.text);
         }
+        assert_int_equal(url.protocol, rows[i].protocol);
+        assert_int_equal(url.is_tls, strncmp(rows[i].text, "https:", 6) == 0);
         assert_int_equal(url.is_unix, rows[i].is_unix);
+        assert_string_equal(url.text.ptr, rows[i].text);
+        assert_true(str_eq(client_url_where(&url), url.is_unix ? url.path : url.authority));
         assert_string_equal(url.host.ptr, rows[i].host);
         assert_int_equal(url.port, rows[i].port);
         if (rows[i].path) {
@@ -54,9 +71,14 @@ static void refused(void **state) {
         {"", "did you mean http://"},
         {"localhost:8000", "did you mean http://localhost:8000?"},
         {"localhost", "did you mean http://localhost?"},
-        {"unix:/x", "did you mean http+unix:/x?"},
-        {"https://a", "TLS"},
-        {"ftp://a", "expected http://HOST:PORT or http+unix:"},
+        {"unix:/x", "did you mean unix:///x?"},
+        {"unix://", "the path of a socket"},
+        {"unix:///", "the path of a socket"},
+        {"tcp://h", "the port is missing"},
+        {"tcp://h:0", "the port"},
+        {"tcp://h:9/x", "a path has no meaning"},
+        {"tcp:h:9", "expected http://HOST:PORT"},
+        {"ftp://a", "tcp://HOST:PORT or unix:///path/to.sock for MIP"},
         {"http://", "the host"},
         {"http://:80", "the host"},
         {"http://a b", "the host"},
@@ -94,7 +116,25 @@ static void refused(void **state) {
     }
 }
 
+static void protocols(void **state) {
+    (void)state;
+    struct arena *arena = arena_new(NULL, 0);
+    struct client_url url;
+    struct error err = {0};
+    assert_int_equal(client_url_parse(arena, STR("tcp://h:9"), &url, &err), ST_OK);
+    assert_int_equal(client_url_expect(&url, CLIENT_MIP, "x", &err), ST_OK);
+    assert_int_equal(client_url_expect(&url, CLIENT_HTTP, "health", &err), ST_BAD_CONFIG);
+    assert_non_null(strstr(err.text, "\"tcp://h:9\" is the URL of a server of MIP; health is for "
+                                     "KServe v2: http://"));
+    assert_int_equal(client_url_parse(arena, STR("http://h"), &url, &err), ST_OK);
+    assert_int_equal(client_url_expect(&url, CLIENT_MIP, "an inference of items", &err),
+                     ST_BAD_CONFIG);
+    assert_non_null(strstr(err.text, "tcp://HOST:PORT or unix:///"));
+    arena_free(arena);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(taken), cmocka_unit_test(refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(taken), cmocka_unit_test(refused),
+                                       cmocka_unit_test(protocols)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

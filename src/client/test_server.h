@@ -6,6 +6,7 @@
 
 #include <arpa/inet.h>
 #include <assert.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/num.h"
+#include "wire/mip_packet.h"
 
 enum { SCRIPT_STEPS = 8, REQUEST_BYTES = 65536, URL_BYTES = 64 };
 
@@ -22,6 +24,9 @@ enum { SCRIPT_STEPS = 8, REQUEST_BYTES = 65536, URL_BYTES = 64 };
 struct script {
     const char *texts[SCRIPT_STEPS];
     size_t n_bytes[SCRIPT_STEPS]; /* of the texts; 0: up to the NUL */
+    bool mip;                     /* requests are packets of MIP, not of HTTP */
+    bool forever;                 /* the first text answers every request */
+    bool dribble;                 /* a byte at a time */
     bool read_nothing;            /* sends the first text at once */
     bool hold;                    /* keeps the connection open until the client has closed it */
 };
@@ -60,9 +65,28 @@ static uint64_t body_bytes(const struct test_server *server) {
     return n;
 }
 
+/* Reads a packet. Returns: false at the end of the connection. */
+static bool read_packet(struct test_server *server, int fd) {
+    uint32_t n = MIP_HEADER_BYTES;
+    for (server->n_request = 0; n > 0; n--) {
+        if (!read_byte(server, fd)) {
+            return false;
+        }
+        if (server->n_request == MIP_HEADER_BYTES) {
+            struct mip_header header;
+            mip_header_decode(server->request, &header);
+            n = header.n_bytes + 1;
+        }
+    }
+    return true;
+}
+
 /* Reads a head and the body of the length it says. Returns: false at the end of the connection. */
-static bool read_request(struct test_server *server, int fd) {
+static bool read_request(struct test_server *server, int fd, bool mip) {
     static const char end[] = "\r\n\r\n";
+    if (mip) {
+        return read_packet(server, fd);
+    }
     server->n_request = 0;
     do {
         if (!read_byte(server, fd)) {
@@ -77,14 +101,31 @@ static bool read_request(struct test_server *server, int fd) {
     return true;
 }
 
+/* Returns: false when the client wants no more. */
+static bool send_text(int fd, const char *text, size_t n_bytes, bool dribble) {
+    int yes = 1;
+    if (dribble) { /* on a Unix socket it fails, and is not needed */
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+    }
+    while (n_bytes > 0) {
+        size_t n = dribble ? 1 : n_bytes;
+        if (send(fd, text, n, MSG_NOSIGNAL) != (ssize_t)n) {
+            return false;
+        }
+        text += n;
+        n_bytes -= n;
+    }
+    return true;
+}
+
 static void play(struct test_server *server, int fd, const struct script *script) {
-    for (size_t i = 0; i < SCRIPT_STEPS && script->texts[i]; i++) {
-        if (!script->read_nothing && !read_request(server, fd)) {
+    for (size_t i = 0; i < SCRIPT_STEPS && script->texts[i]; i += !script->forever) {
+        if (!script->read_nothing && !read_request(server, fd, script->mip)) {
             return;
         }
         server->n_requests++;
         size_t n = script->n_bytes[i] > 0 ? script->n_bytes[i] : strlen(script->texts[i]);
-        if (send(fd, script->texts[i], n, MSG_NOSIGNAL) != (ssize_t)n) {
+        if (!send_text(fd, script->texts[i], n, script->dribble)) {
             return;
         }
     }
@@ -96,7 +137,7 @@ static void play(struct test_server *server, int fd, const struct script *script
         }
     }
     if (script->hold) {
-        while (read_request(server, fd)) {
+        while (read_request(server, fd, script->mip)) {
         }
     }
 }
@@ -127,7 +168,7 @@ static void test_server_start_at(struct test_server *server, const struct sockad
     assert(!failed);
 }
 
-/* Writes its URL to `url`. */
+/* Writes its URL to `url`; the scheme is what the first script speaks. */
 static inline void test_server_start(struct test_server *server, char url[URL_BYTES],
                                      const struct script *scripts, size_t n_scripts) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -135,7 +176,8 @@ static inline void test_server_start(struct test_server *server, char url[URL_BY
     test_server_start_at(server, (const struct sockaddr *)&address, n_bytes, scripts, n_scripts);
     int failed = getsockname(server->listener, (struct sockaddr *)&address, &n_bytes);
     assert(!failed);
-    snprintf(url, URL_BYTES, "http://127.0.0.1:%u", (unsigned)ntohs(address.sin_port));
+    snprintf(url, URL_BYTES, "%s://127.0.0.1:%u", n_scripts > 0 && scripts->mip ? "tcp" : "http",
+             (unsigned)ntohs(address.sin_port));
 }
 
 /* Waits for the end of the scripts, or of the one that waits for a connection. */

@@ -1,0 +1,270 @@
+/* The HTTP exchange: what was sent, what was read, and where the body lies. */
+#include "client/http_session.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/num.h"
+#include "wire/http1_response.h"
+
+/* Heads and chunked bodies are received here first; a body whose length is known is not. */
+enum { SCRATCH_BYTES = 16384, BODY_ALIGNMENT = 64 };
+
+enum http_state {
+    HTTP_IDLE, /* before the first exchange */
+    HTTP_HEAD, /* the answer's head is awaited */
+    HTTP_BODY, /* its body */
+    HTTP_DONE, /* the answer is complete */
+};
+
+struct http_session {
+    struct session session;
+    enum http_state state;
+    struct http1_response *response;
+    uint64_t max_answer_bytes;
+    struct http_message message;
+    size_t n_pieces_sent;
+    size_t n_bytes_sent; /* of the piece that is next */
+    bool dropped;        /* the rest of it can't be sent */
+    bool leftover;       /* bytes came behind the answer */
+    char *block;         /* kept between exchanges */
+    size_t block_bytes;
+    size_t lead; /* bytes left free at its beginning, for alignment */
+    size_t n_body;
+    size_t n_expected; /* of the body, when its length is known; else 0 */
+    bool in_place;     /* the next bytes are received in the block itself */
+    char scratch[SCRATCH_BYTES];
+};
+
+static const struct session_ops http_ops;
+
+static struct http_session *self_of(struct session *session) {
+    return (struct http_session *)session; /* its first member */
+}
+
+struct http_session *http_session_new(uint64_t max_answer_bytes) {
+    struct http_session *session = calloc(1, sizeof(*session));
+    if (!session) {
+        return NULL;
+    }
+    session->session.ops = &http_ops;
+    session->max_answer_bytes = max_answer_bytes < SIZE_MAX / 4 ? max_answer_bytes : SIZE_MAX / 4;
+    session->response = http1_response_new();
+    if (!session->response) {
+        free(session);
+        return NULL;
+    }
+    return session;
+}
+
+void http_session_free(struct http_session *session) {
+    if (!session) {
+        return;
+    }
+    http1_response_free(session->response);
+    free(session->block);
+    free(session);
+}
+
+struct session *http_session_base(struct http_session *session) {
+    return &session->session;
+}
+
+void http_session_begin(struct http_session *session, struct http_message message) {
+    session->message = message;
+    http_ops.restart(&session->session);
+}
+
+static void restart(struct session *session) {
+    struct http_session *self = self_of(session);
+    *session = (struct session){.ops = &http_ops};
+    self->n_pieces_sent = self->n_bytes_sent = 0;
+    self->leftover = self->dropped = false;
+    self->lead = self->n_body = self->n_expected = 0;
+    self->in_place = false;
+    http1_response_begin(self->response, false);
+    self->state = HTTP_HEAD;
+}
+
+/* ---- sending --------------------------------------------------------------------------------- */
+
+static size_t output(struct session *session, struct iovec *out, size_t max) {
+    const struct http_session *self = self_of(session);
+    size_t n = 0, skip = self->n_bytes_sent;
+    for (size_t i = self->n_pieces_sent; !self->dropped && i < self->message.n_pieces && n < max;
+         i++) {
+        const struct piece *piece = &self->message.pieces[i];
+        if (piece->n_bytes > skip) {
+            out[n++] = (struct iovec){(char *)(uintptr_t)piece->data + skip, piece->n_bytes - skip};
+        }
+        skip = 0;
+    }
+    return n;
+}
+
+static void sent(struct session *session, size_t n_bytes) {
+    struct http_session *self = self_of(session);
+    self->n_bytes_sent += n_bytes;
+    while (self->n_pieces_sent < self->message.n_pieces) {
+        size_t n_piece = self->message.pieces[self->n_pieces_sent].n_bytes;
+        if (self->n_bytes_sent < n_piece) {
+            return;
+        }
+        self->n_bytes_sent -= n_piece;
+        self->n_pieces_sent++;
+    }
+    assert(self->n_bytes_sent == 0);
+}
+
+static void drop_output(struct session *session) {
+    self_of(session)->dropped = true;
+}
+
+/* ---- receiving ------------------------------------------------------------------------------- */
+
+/* Makes room for `n_bytes` of body in all. */
+static enum status reserve(struct http_session *session, uint64_t n_bytes, struct error *err) {
+    if (n_bytes > session->max_answer_bytes) {
+        return error_set(err, ST_BAD_ANSWER,
+                         "the answer has %" PRIu64 " bytes or more, and %" PRIu64
+                         " is the limit (max_answer_bytes, --max-answer-size)",
+                         n_bytes, session->max_answer_bytes);
+    }
+    size_t needed = (size_t)n_bytes + session->lead;
+    if (needed <= session->block_bytes) {
+        return ST_OK;
+    }
+    /* A block by halves larger, so that a body of unknown length is copied few times. */
+    size_t size = session->n_expected > 0 ? needed : needed + needed / 2 + SCRATCH_BYTES;
+    size = (size + BODY_ALIGNMENT - 1) / BODY_ALIGNMENT * BODY_ALIGNMENT;
+    char *block = aligned_alloc(BODY_ALIGNMENT, size);
+    if (!block) {
+        return error_set(err, ST_NO_MEMORY, "no memory for an answer of %zu bytes", size);
+    }
+    if (session->n_body > 0) {
+        memcpy(block + session->lead, session->block + session->lead, session->n_body);
+    }
+    free(session->block);
+    session->block = block;
+    session->block_bytes = size;
+    return ST_OK;
+}
+
+/* The head is complete: the body's place is chosen. */
+static enum status take_head(struct http_session *session, struct error *err) {
+    uint64_t length = 0, n_json = 0;
+    struct str value;
+    if (http1_response_find(session->response, "Inference-Header-Content-Length", &value) == 1 &&
+        num_parse_u64(value, &n_json)) {
+        session->lead = (size_t)((BODY_ALIGNMENT - n_json % BODY_ALIGNMENT) % BODY_ALIGNMENT);
+    }
+    session->state = HTTP_BODY;
+    if (!http1_response_length(session->response, &length) || length == 0) {
+        return ST_OK;
+    }
+    session->n_expected = length <= SIZE_MAX / 2 ? (size_t)length : SIZE_MAX / 2;
+    return reserve(session, length, err);
+}
+
+static enum status take_body(struct http_session *session, struct str piece, struct error *err) {
+    if (!session->in_place) {
+        enum status status = reserve(session, (uint64_t)session->n_body + piece.len, err);
+        if (status != ST_OK) {
+            return status;
+        }
+        memcpy(session->block + session->lead + session->n_body, piece.ptr, piece.len);
+    }
+    session->n_body += piece.len;
+    return ST_OK;
+}
+
+/* The answer is complete. The server will not find the next request behind half of this one. */
+static void finish(struct http_session *session) {
+    session->state = HTTP_DONE;
+    session->session.done = session->session.decided = true;
+    session->session.reusable = !session->leftover && !session->dropped &&
+                                session->n_pieces_sent == session->message.n_pieces &&
+                                http1_response_keeps_alive(session->response);
+}
+
+static enum status take(struct http_session *session, struct str data, struct error *err) {
+    enum http1_event event = HTTP1_MORE;
+    enum status status = ST_OK;
+    do {
+        struct str piece = {0};
+        status = http1_response_step(session->response, &data, &event, &piece, err);
+        if (status == ST_OK && event == HTTP1_HEAD) {
+            status = take_head(session, err);
+        }
+        if (status == ST_OK && event == HTTP1_BODY) {
+            status = take_body(session, piece, err);
+        }
+    } while (status == ST_OK && event != HTTP1_MORE && event != HTTP1_DONE);
+    if (status == ST_OK && event == HTTP1_DONE) {
+        session->leftover = data.len > 0;
+        finish(session);
+    }
+    return status;
+}
+
+static size_t input(struct session *session, struct iovec out[SESSION_INPUTS]) {
+    struct http_session *self = self_of(session);
+    assert(self->state == HTTP_HEAD || self->state == HTTP_BODY);
+    self->in_place = self->state == HTTP_BODY && self->n_expected > self->n_body;
+    if (self->in_place) {
+        out[0] = (struct iovec){self->block + self->lead + self->n_body,
+                                self->n_expected - self->n_body};
+    } else {
+        out[0] = (struct iovec){self->scratch, sizeof(self->scratch)};
+    }
+    return 1;
+}
+
+static enum status received(struct session *session, size_t n_bytes, struct error *err) {
+    struct http_session *self = self_of(session);
+    const char *at = self->in_place ? self->block + self->lead + self->n_body : self->scratch;
+    session->answered = true;
+    return take(self, str_make(at, n_bytes), err);
+}
+
+static enum status closed(struct session *session, struct error *err) {
+    struct http_session *self = self_of(session);
+    enum status status = http1_response_end(self->response, err);
+    if (status == ST_OK) {
+        finish(self);
+        return ST_OK;
+    }
+    if (!session->answered) {
+        status = ST_IO;
+        if (err) {
+            err->status = status;
+        }
+    }
+    return status;
+}
+
+static const struct session_ops http_ops = {
+    .restart = restart,
+    .output = output,
+    .sent = sent,
+    .drop_output = drop_output,
+    .input = input,
+    .received = received,
+    .closed = closed,
+};
+
+/* ---- the answer ------------------------------------------------------------------------------ */
+
+int http_session_status(const struct http_session *session) {
+    return http1_response_status(session->response);
+}
+
+size_t http_session_find(const struct http_session *session, const char *name, struct str *value) {
+    return http1_response_find(session->response, name, value);
+}
+
+struct str http_session_body(const struct http_session *session) {
+    return str_make(session->block ? session->block + session->lead : "", session->n_body);
+}

@@ -1,0 +1,36 @@
+/* One HTTP exchange of a client, as a session (session.h). It refuses to know what a body means.
+ *
+ * The body of an answer is received in its final place when its length is known, and laid out so
+ * that the bytes behind its JSON part fall on a 64-byte boundary. The place is kept for the next
+ * answer: once it is large enough nothing is allocated. */
+#ifndef SLUICE_CLIENT_HTTP_SESSION_H
+#define SLUICE_CLIENT_HTTP_SESSION_H
+
+#include <stdint.h>
+
+#include "base/str.h"
+#include "client/session.h"
+#include "tensor/tensor.h"
+
+struct http_session;
+
+/* What is sent; the bytes must stay until the exchange is done. */
+struct http_message {
+    const struct piece *pieces; /* the head first */
+    size_t n_pieces;
+};
+
+/* Returns: NULL when out of memory. `max_answer_bytes` bounds the body of an answer. */
+struct http_session *http_session_new(uint64_t max_answer_bytes);
+void http_session_free(struct http_session *session);
+struct session *http_session_base(struct http_session *session);
+
+void http_session_begin(struct http_session *session, struct http_message message);
+
+/* The answer, when done, until the next begin. */
+int http_session_status(const struct http_session *session);
+/* Returns: how many fields of that name there are; *value is the first one's. */
+size_t http_session_find(const struct http_session *session, const char *name, struct str *value);
+struct str http_session_body(const struct http_session *session);
+
+#endif

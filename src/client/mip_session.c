@@ -1,0 +1,361 @@
+/* The MIP exchange. The heads of items are written into a small window as they are needed, so that a
+ * packet of a million items takes no more memory than one of two. */
+#include "client/mip_session.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    HEAD_BYTES = MIP_HEADER_BYTES + MIP_COUNTS_BYTES,
+    WINDOW_ITEMS = 128,        /* whose heads are ready at a time */
+    FIRST_BLOCK_BYTES = 16384, /* small answers come in one piece with their header */
+    DROP_BYTES = 16384,
+    MAX_DROP_BYTES = 1 << 20, /* what is more than this is not read to its end */
+};
+
+enum mip_state {
+    MIP_IDLE,    /* before the first exchange */
+    MIP_HEADER,  /* the answer's header is awaited, and whatever comes with it */
+    MIP_PAYLOAD, /* its payload */
+    MIP_DROP,    /* a payload that nobody wants */
+    MIP_DONE,    /* the answer is complete */
+};
+
+struct mip_session {
+    struct session session;
+    enum mip_state state;
+    enum mip_outcome outcome;
+    uint64_t max_answer_bytes;
+
+    const struct mip_infer *infer; /* NULL: a ping */
+    char head[HEAD_BYTES];
+    size_t n_head; /* bytes of it that a request has */
+    size_t n_head_sent;
+    size_t next_item;   /* the first that is not sent to its end */
+    size_t n_item_sent; /* bytes of it, its head included */
+    bool dropped;       /* the rest can't be sent */
+    char heads[WINDOW_ITEMS][MIP_ITEM_HEAD_BYTES];
+
+    char header_bytes[MIP_HEADER_BYTES];
+    size_t n_header;
+    struct mip_header header;
+    bool leftover; /* bytes came behind the answer */
+    char *place;   /* where the payload goes: the caller's buffer or the block */
+    size_t place_bytes;
+    size_t n_payload; /* received, or dropped */
+    bool own;         /* the place is the block */
+    char *block;      /* kept between exchanges */
+    size_t block_bytes;
+    char drop[DROP_BYTES];
+};
+
+static const struct session_ops mip_ops;
+
+static struct mip_session *self_of(struct session *session) {
+    return (struct mip_session *)session; /* its first member */
+}
+
+/* One setter for the state. */
+static void enter(struct mip_session *self, enum mip_state state) {
+    assert(state >= self->state || state == MIP_HEADER);
+    self->state = state;
+}
+
+struct mip_session *mip_session_new(uint64_t max_answer_bytes) {
+    struct mip_session *session = calloc(1, sizeof(*session));
+    if (session) {
+        session->session.ops = &mip_ops;
+        session->max_answer_bytes = max_answer_bytes;
+    }
+    return session;
+}
+
+void mip_session_free(struct mip_session *session) {
+    if (session) {
+        free(session->block);
+        free(session);
+    }
+}
+
+struct session *mip_session_base(struct mip_session *session) {
+    return &session->session;
+}
+
+/* ---- beginning ------------------------------------------------------------------------------- */
+
+/* Makes the block large enough; what is in it stays. */
+static enum status reserve(struct mip_session *self, size_t n_bytes, struct error *err) {
+    if (n_bytes > self->block_bytes) {
+        char *block = realloc(self->block, n_bytes);
+        if (!block) {
+            return error_set(err, ST_NO_MEMORY, "no memory for an answer of %zu bytes", n_bytes);
+        }
+        self->block = block;
+        self->block_bytes = n_bytes;
+    }
+    self->place = self->block;
+    self->place_bytes = self->block_bytes;
+    return ST_OK;
+}
+
+static void restart(struct session *session) {
+    struct mip_session *self = self_of(session);
+    *session = (struct session){.ops = &mip_ops};
+    self->n_head_sent = self->next_item = self->n_item_sent = 0;
+    self->n_header = self->n_payload = 0;
+    self->dropped = self->leftover = false;
+    self->outcome = MIP_ANSWERED;
+    enter(self, MIP_HEADER);
+}
+
+void mip_session_begin_ping(struct mip_session *session) {
+    const struct mip_header header = {
+        .version = MIP_VERSION, .kind = MIP_PING, .subtype = MIP_REQUEST};
+    session->infer = NULL;
+    session->place_bytes = 0;
+    session->n_head = MIP_HEADER_BYTES;
+    mip_header_encode(&header, session->head);
+    restart(&session->session);
+}
+
+enum status mip_session_begin_infer(struct mip_session *session, const struct mip_infer *infer,
+                                    uint32_t n_bytes, void *buffer, size_t buffer_bytes,
+                                    struct error *err) {
+    session->infer = infer;
+    session->n_head = HEAD_BYTES;
+    session->own = buffer == NULL;
+    session->place = buffer;
+    session->place_bytes = buffer_bytes;
+    mip_infer_head_encode(infer, false, n_bytes, session->head);
+    restart(&session->session);
+    return session->own ? reserve(session, FIRST_BLOCK_BYTES, err) : ST_OK;
+}
+
+/* ---- sending --------------------------------------------------------------------------------- */
+
+/* Adds what is left of `n_bytes` at `data` when `*skip` bytes of them were sent. */
+static size_t add_piece(struct iovec *out, const char *data, size_t n_bytes, size_t *skip) {
+    size_t n_gone = *skip < n_bytes ? *skip : n_bytes;
+    *skip -= n_gone;
+    if (n_gone == n_bytes) {
+        return 0;
+    }
+    *out = (struct iovec){(char *)(uintptr_t)data + n_gone, n_bytes - n_gone};
+    return 1;
+}
+
+static size_t n_items(const struct mip_session *self) {
+    return self->infer ? self->infer->n_items : 0;
+}
+
+static size_t output(struct session *session, struct iovec *out, size_t max) {
+    struct mip_session *self = self_of(session);
+    size_t n = 0, skip = self->n_head_sent;
+    if (self->dropped) {
+        return 0;
+    }
+    n += add_piece(out, self->head, self->n_head, &skip);
+    skip = self->n_item_sent;
+    for (size_t k = 0; k < WINDOW_ITEMS && self->next_item + k < n_items(self) && n < max; k++) {
+        const struct mip_item *item = &self->infer->items[self->next_item + k];
+        mip_item_head_encode(item, self->heads[k]);
+        n += add_piece(out + n, self->heads[k], MIP_ITEM_HEAD_BYTES, &skip);
+        if (n < max) {
+            n += add_piece(out + n, item->data.ptr, item->data.len, &skip);
+        }
+    }
+    return n;
+}
+
+static void sent(struct session *session, size_t n_bytes) {
+    struct mip_session *self = self_of(session);
+    size_t n_head = self->n_head - self->n_head_sent;
+    n_head = n_bytes < n_head ? n_bytes : n_head;
+    self->n_head_sent += n_head;
+    self->n_item_sent += n_bytes - n_head;
+    while (self->next_item < n_items(self)) {
+        size_t n_item = MIP_ITEM_HEAD_BYTES + self->infer->items[self->next_item].data.len;
+        if (self->n_item_sent < n_item) {
+            return;
+        }
+        self->n_item_sent -= n_item;
+        self->next_item++;
+    }
+    assert(self->n_item_sent == 0);
+}
+
+static void drop_output(struct session *session) {
+    self_of(session)->dropped = true;
+}
+
+static bool is_sent(const struct mip_session *self) {
+    return self->n_head_sent == self->n_head && self->next_item == n_items(self);
+}
+
+/* ---- receiving ------------------------------------------------------------------------------- */
+
+static void finish(struct mip_session *self, bool whole) {
+    enter(self, MIP_DONE);
+    self->session.done = self->session.decided = true;
+    self->session.reusable = whole && !self->leftover && !self->dropped && is_sent(self);
+}
+
+/* What comes of the exchange is known. Drops the payload, of which `n_bytes` came, unless that is
+ * not worth it. */
+static enum status decide(struct mip_session *self, enum mip_outcome outcome, size_t n_bytes) {
+    self->outcome = outcome;
+    self->session.decided = true;
+    self->n_payload = n_bytes;
+    if (n_bytes >= self->header.n_bytes) {
+        self->leftover = n_bytes > self->header.n_bytes;
+        finish(self, true);
+    } else if (self->header.n_bytes - n_bytes > MAX_DROP_BYTES) {
+        finish(self, false);
+    } else {
+        enter(self, MIP_DROP);
+    }
+    return ST_OK;
+}
+
+static enum status bad_header(const struct mip_session *self, struct error *err) {
+    const struct mip_header *header = &self->header;
+    if (memcmp(self->header_bytes, "HTTP/1.", 7) == 0) {
+        return error_set(err, ST_BAD_ANSWER, "the server's answer is not MIP but HTTP");
+    }
+    if (header->version != MIP_VERSION) {
+        return error_set(err, ST_BAD_ANSWER,
+                         "the server's answer is not MIP version %d: its first byte is %u",
+                         MIP_VERSION, header->version);
+    }
+    return error_set(err, ST_BAD_ANSWER,
+                     "the server's answer: expected kind %d and subtype %d, or kind %d, got kind "
+                     "%u and subtype %u",
+                     self->infer ? MIP_INFER : MIP_PING, MIP_RESPONSE, MIP_ERROR, header->kind,
+                     header->subtype);
+}
+
+static enum status check_size(const struct mip_session *self, struct error *err) {
+    uint32_t n_bytes = self->header.n_bytes;
+    if (!self->infer && n_bytes > 0) {
+        return error_set(err, ST_BAD_ANSWER,
+                         "the server's answer to a ping: expected no payload, got %" PRIu32
+                         " bytes of it",
+                         n_bytes);
+    }
+    if (self->infer && n_bytes < MIP_COUNTS_BYTES) {
+        return error_set(err, ST_BAD_ANSWER,
+                         "the server's answer: expected a payload of at least %d bytes, got "
+                         "%" PRIu32,
+                         MIP_COUNTS_BYTES, n_bytes);
+    }
+    if (n_bytes > self->max_answer_bytes) {
+        return error_set(err, ST_BAD_ANSWER,
+                         "the answer has %" PRIu32 " bytes, and %" PRIu64
+                         " is the limit (max_answer_bytes, --max-answer-size)",
+                         n_bytes, self->max_answer_bytes);
+    }
+    return ST_OK;
+}
+
+/* The header is complete, and `n_bytes` of what is behind it lie in their place. (MIP, "Errors") */
+static enum status take_header(struct mip_session *self, size_t n_bytes, struct error *err) {
+    mip_header_decode(self->header_bytes, &self->header);
+    const struct mip_header *header = &self->header;
+    bool version = header->version == MIP_VERSION;
+    if (version && header->kind == MIP_ERROR) {
+        return decide(self, MIP_REFUSED, n_bytes);
+    }
+    if (!version || header->kind != (self->infer ? MIP_INFER : MIP_PING) ||
+        header->subtype != MIP_RESPONSE) {
+        return bad_header(self, err);
+    }
+    enum status status = check_size(self, err);
+    if (status != ST_OK) {
+        return status;
+    }
+    if (self->infer && !self->own && header->n_bytes > self->place_bytes) {
+        return decide(self, MIP_NO_ROOM, n_bytes);
+    }
+    if (n_bytes >= header->n_bytes) {
+        return decide(self, MIP_ANSWERED, n_bytes);
+    }
+    self->n_payload = n_bytes;
+    enter(self, MIP_PAYLOAD);
+    return self->own ? reserve(self, header->n_bytes, err) : ST_OK;
+}
+
+static size_t input(struct session *session, struct iovec out[SESSION_INPUTS]) {
+    struct mip_session *self = self_of(session);
+    assert(self->state >= MIP_HEADER && self->state < MIP_DONE);
+    size_t n_left = self->header.n_bytes - self->n_payload;
+    if (self->state == MIP_PAYLOAD) {
+        out[0] = (struct iovec){self->place + self->n_payload, n_left};
+        return 1;
+    }
+    if (self->state == MIP_DROP) {
+        out[0] = (struct iovec){self->drop, n_left < DROP_BYTES ? n_left : DROP_BYTES};
+        return 1;
+    }
+    out[0] = (struct iovec){self->header_bytes + self->n_header, MIP_HEADER_BYTES - self->n_header};
+    out[1] = (struct iovec){self->place, self->place_bytes};
+    return self->place_bytes > 0 ? 2 : 1;
+}
+
+static enum status received(struct session *session, size_t n_bytes, struct error *err) {
+    struct mip_session *self = self_of(session);
+    session->answered = true;
+    if (self->state != MIP_HEADER) {
+        self->n_payload += n_bytes;
+        if (self->n_payload == self->header.n_bytes) {
+            finish(self, true);
+        }
+        return ST_OK;
+    }
+    size_t n_header = MIP_HEADER_BYTES - self->n_header;
+    n_header = n_bytes < n_header ? n_bytes : n_header;
+    self->n_header += n_header;
+    return self->n_header == MIP_HEADER_BYTES ? take_header(self, n_bytes - n_header, err) : ST_OK;
+}
+
+static enum status closed(struct session *session, struct error *err) {
+    struct mip_session *self = self_of(session);
+    if (session->decided) {
+        finish(self, false);
+        return ST_OK;
+    }
+    if (!session->answered) {
+        return error_set(err, ST_IO, "the server closed the connection without an answer");
+    }
+    return error_set(err, ST_BAD_ANSWER,
+                     "the server closed the connection in the middle of its answer");
+}
+
+static const struct session_ops mip_ops = {
+    .restart = restart,
+    .output = output,
+    .sent = sent,
+    .drop_output = drop_output,
+    .input = input,
+    .received = received,
+    .closed = closed,
+};
+
+/* ---- the answer ------------------------------------------------------------------------------ */
+
+enum mip_outcome mip_session_outcome(const struct mip_session *session) {
+    return session->outcome;
+}
+
+unsigned mip_session_error(const struct mip_session *session) {
+    return session->header.subtype;
+}
+
+uint32_t mip_session_payload_bytes(const struct mip_session *session) {
+    return session->header.n_bytes;
+}
+
+struct str mip_session_payload(const struct mip_session *session) {
+    return str_make(session->place, session->header.n_bytes);
+}

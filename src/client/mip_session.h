@@ -1,0 +1,46 @@
+/* One MIP exchange of a client, as a session (session.h): a ping or an inference goes out, and the
+ * answer or one of the protocol's errors comes back. The bytes of items leave from where they lie;
+ * the payload of an answer is received in its final place, the caller's buffer or a block that is
+ * kept for the next one. It refuses to look into the payload: wire/mip_packet.h decodes it. */
+#ifndef SLUICE_CLIENT_MIP_SESSION_H
+#define SLUICE_CLIENT_MIP_SESSION_H
+
+#include <stdint.h>
+
+#include "base/str.h"
+#include "client/session.h"
+#include "wire/mip_packet.h"
+
+struct mip_session;
+
+/* What came of an exchange. */
+enum mip_outcome {
+    MIP_ANSWERED, /* as it was asked */
+    MIP_REFUSED,  /* with an error packet */
+    MIP_NO_ROOM,  /* the payload is larger than the caller's buffer and was dropped */
+};
+
+/* Returns: NULL when out of memory. `max_answer_bytes` bounds the payload of an answer. */
+struct mip_session *mip_session_new(uint64_t max_answer_bytes);
+void mip_session_free(struct mip_session *session);
+struct session *mip_session_base(struct mip_session *session);
+
+/* (MIP, "Ping") */
+void mip_session_begin_ping(struct mip_session *session);
+/* An inference whose payload has the size that mip_infer_size said. `buffer` is where the payload of
+ * the answer goes, `buffer_bytes` long; NULL: the session's own memory. `infer`, its items and the
+ * buffer must stay until the exchange is done. Returns: ST_NO_MEMORY. (MIP, "Inference") */
+enum status mip_session_begin_infer(struct mip_session *session, const struct mip_infer *infer,
+                                    uint32_t n_bytes, void *buffer, size_t buffer_bytes,
+                                    struct error *err) __attribute__((warn_unused_result));
+
+/* What came, when done, until the next begin. */
+enum mip_outcome mip_session_outcome(const struct mip_session *session);
+/* The error's code, if MIP_REFUSED; one that the protocol does not have is possible. */
+unsigned mip_session_error(const struct mip_session *session);
+/* The payload's size as its header says it. */
+uint32_t mip_session_payload_bytes(const struct mip_session *session);
+/* The payload, if MIP_ANSWERED. */
+struct str mip_session_payload(const struct mip_session *session);
+
+#endif
