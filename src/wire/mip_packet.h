@@ -75,14 +75,15 @@ struct mip_infer {
 /* Decodes the payload of an inference; `response` says which. Every way in which payload, counts,
  * batch size and item sizes disagree is ST_BAD_FRAMING with the item's index, what was expected and
  * what came: a missing item, one that runs past the end, trailing bytes, batch size 0, no inputs in
- * a request. (A response without outputs has no items.) Before anything is allocated it is known that the items can fit the payload. Items are
- * views of `payload`; the array is in `arena`. Returns: also ST_NO_MEMORY. */
+ * a request. (A response without outputs has no items.) Before anything is allocated it is known
+ * that the items can fit the payload. Items are views of `payload`; the array is in `arena`.
+ * Returns: also ST_NO_MEMORY. */
 enum status mip_infer_decode(struct arena *arena, struct str payload, bool response,
                              struct mip_infer *out, struct error *err)
     __attribute__((warn_unused_result));
 
-/* The size of the payload of an inference with these items. Returns: ST_BODY_TOO_LARGE when it is more
- * than a packet can say (2^32 - 1), ST_BAD_FRAMING when the counts don't fit the items. */
+/* The size of the payload of an inference with these items. Returns: ST_BODY_TOO_LARGE when it is
+ * more than a packet can say (2^32 - 1), ST_BAD_FRAMING when the counts don't fit the items. */
 enum status mip_infer_size(const struct mip_infer *infer, bool response, uint32_t *n_bytes,
                            struct error *err) __attribute__((warn_unused_result));
 /* Header and counts of a packet (12 bytes), then the head of each item (8 bytes): the bytes of the
