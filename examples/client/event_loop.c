@@ -22,9 +22,13 @@ static struct pollfd interest(const sluice_client *client, int *timeout_ms) {
 }
 
 int main(int argc, char **argv) {
-    sluice_client *clients[MOST] = {NULL}; /* NULL: its call is over */
+    if (argc < 2 || argc > MOST + 1) {
+        fprintf(stderr, "usage: event_loop URL… (at most %d)\n", MOST);
+        return 2;
+    }
+    sluice_client *clients[MOST]; /* NULL: its call is over */
     sluice_client_error error;
-    int n = argc - 1 < MOST ? argc - 1 : MOST, n_left = 0;
+    int n = argc - 1, n_left = n;
     for (int i = 0; i < n; i++) {
         sluice_client_options options = {.size = sizeof(options), .url = argv[i + 1]};
         if (sluice_client_open(&options, &clients[i], &error) != SLUICE_CLIENT_OK ||
@@ -32,7 +36,6 @@ int main(int argc, char **argv) {
             fprintf(stderr, "event_loop: %s\n", error.text);
             return 1;
         }
-        n_left++;
     }
     while (n_left > 0) {
         struct pollfd fds[MOST];

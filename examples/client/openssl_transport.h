@@ -21,9 +21,9 @@ static int32_t openssl_start(void *context, int fd, const char *host) {
     return 0;
 }
 
-static int64_t openssl_outcome(const struct openssl *tls, int done, size_t n_moved) {
+static int64_t openssl_outcome(const struct openssl *tls, int done, const size_t *n_moved) {
     int why = SSL_get_error(tls->ssl, done);
-    return why == SSL_ERROR_NONE          ? (int64_t)n_moved
+    return why == SSL_ERROR_NONE          ? (int64_t)*n_moved
            : why == SSL_ERROR_WANT_READ   ? SLUICE_TRANSPORT_WANT_READ
            : why == SSL_ERROR_WANT_WRITE  ? SLUICE_TRANSPORT_WANT_WRITE
            : why == SSL_ERROR_ZERO_RETURN ? 0
@@ -34,14 +34,14 @@ static int64_t openssl_read(void *context, void *data, size_t n_bytes) {
     struct openssl *tls = context;
     size_t n = 0;
     ERR_clear_error();
-    return openssl_outcome(tls, SSL_read_ex(tls->ssl, data, n_bytes, &n), n);
+    return openssl_outcome(tls, SSL_read_ex(tls->ssl, data, n_bytes, &n), &n);
 }
 
 static int64_t openssl_write(void *context, const void *data, size_t n_bytes) {
     struct openssl *tls = context;
     size_t n = 0;
     ERR_clear_error();
-    return openssl_outcome(tls, SSL_write_ex(tls->ssl, data, n_bytes, &n), n);
+    return openssl_outcome(tls, SSL_write_ex(tls->ssl, data, n_bytes, &n), &n);
 }
 
 static void openssl_stop(void *context) {
