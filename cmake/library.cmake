@@ -1,7 +1,7 @@
 # libsluice, for programs outside: libsluice.so and libsluice.a from one and the same object, which is
 # the room client and what it needs of wire, tensor and base, linked into one. Of the rooms' names
 # none is left in either: the public ones are all that a program can meet or clash with. What the two
-# need besides is libc, llhttp and yyjson (tests/interop/test_library_symbols.py).
+# need besides is libc, llhttp and yyjson (tests/interop/test_client_library.py).
 
 # What the library has in place of a part of base that is for a whole process.
 add_library(library_own OBJECT src/client/library/metric.c)

@@ -1,5 +1,5 @@
 """`make install`, without the make: what lies under another prefix works from there, and holds all that
-the author of a backend needs."""
+the author of a backend needs, and the author of a program with libsluice."""
 import os
 import re
 import shutil
@@ -64,6 +64,194 @@ def test_a_backend_is_made_from_the_installed_header(installed, tmp_path):
     assert "gated  ready" in check(installed, "--backend-dir", tmp_path, tmp_path / "models")
 
 
-def test_no_header_without_its_library(installed):
-    assert {path.name for path in (installed / "include" / "sluice").iterdir()} == {"backend.h",
-                                                                                  "types.h"}
+def test_every_public_header_is_there(installed):
+    here = {path.name for path in (installed / "include" / "sluice").iterdir()}
+    assert here == set(os.listdir(os.path.join(server.ROOT, "include", "sluice")))
+
+
+# ---- libsluice -----------------------------------------------------------------------------------
+
+OUTSIDE = os.path.join(HERE, "outside_client.c")
+SAID = "waiting: 1.5 -2 3.25\nstepping: 1.5 -2 3.25\n"
+WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+
+
+def cached(name):
+    """What the build under test was configured with."""
+    with open(os.path.join(server.build(), "CMakeCache.txt"), encoding="utf-8") as cache:
+        return re.search(rf"^{name}:\w+=(.*)$", cache.read(), re.MULTILINE)[1]
+
+
+def compilers():
+    """(for C, for C++) pairs of commands. A library with a sanitizer in it wants programs with it."""
+    clang = [["clang"], ["clang++"]]
+    if server.is_sanitized():
+        sanitizers = f"-fsanitize={cached('SLUICE_SANITIZE')}"
+        return [[[*command, sanitizers] for command in clang]]
+    return [[["gcc"], ["g++"]], clang]
+
+
+def pkg_config(prefix, *args):
+    """Asks for sluice.pc of that prefix, and only there. Returns: its words."""
+    env = os.environ | {"PKG_CONFIG_LIBDIR": str(prefix / "lib" / "pkgconfig")}
+    return subprocess.run(["pkg-config", *args, "sluice"], check=True, text=True, env=env,
+                          stdout=subprocess.PIPE).stdout.split()
+
+
+def run_outside(program, address, **env):
+    done = subprocess.run([program, f"http://{address}", "id_fp32", "INPUT0"], text=True,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          timeout=http1.PATIENCE, env=os.environ | env, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, SAID, "")
+
+
+def needed(path):
+    """The shared libraries that a binary asks for."""
+    dynamic = subprocess.run(["readelf", "-d", path], check=True, text=True,
+                             stdout=subprocess.PIPE).stdout
+    return re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic)
+
+
+def each_language(tmp_path):
+    """Yields: (compiler with its language and warnings, source)."""
+    source = tmp_path / "outside_client.cc"
+    shutil.copy(OUTSIDE, source)
+    for c, cxx in compilers():
+        yield [*c, "-std=c11", *WARNINGS], OUTSIDE
+        yield [*cxx, "-std=c++17", *WARNINGS], source
+
+
+def test_programs_with_pkg_config(installed, client_server, tmp_path):
+    """The loader is told where libsluice.so is, and by it where the rest is."""
+    flags = pkg_config(installed, "--cflags", "--libs")
+    for compiler, source in each_language(tmp_path):
+        subprocess.run([*compiler, source, "-o", tmp_path / "shared", *flags], check=True)
+        assert "libsluice.so.0" in needed(tmp_path / "shared")
+        run_outside(tmp_path / "shared", client_server.address,
+                    LD_LIBRARY_PATH=str(installed / "lib"))
+
+
+def test_static_programs_with_pkg_config(installed, client_server, tmp_path):
+    """Nobody is told anything: what libsluice.a needs is the system's, or found where it was put."""
+    flags = pkg_config(installed, "--cflags") + pkg_config(installed, "--variable=static")
+    for compiler, source in each_language(tmp_path):
+        subprocess.run([*compiler, source, "-o", tmp_path / "static", *flags], check=True)
+        assert "libsluice.so.0" not in needed(tmp_path / "static")
+        run_outside(tmp_path / "static", client_server.address)
+
+
+def test_pkg_config_says_what_static_linking_takes(installed):
+    assert pkg_config(installed, "--modversion") == [cached("CMAKE_PROJECT_VERSION")]
+    private = set(pkg_config(installed, "--static", "--libs")) - set(pkg_config(installed, "--libs"))
+    assert {"-lllhttp", "-lyyjson"} <= private
+    assert all(word.startswith(("-l", "-L", "-Wl,-rpath,")) for word in private), private
+
+
+PROJECT = """
+cmake_minimum_required(VERSION 3.13)
+project(outside LANGUAGES C CXX)
+find_package(Sluice @WANTED@ REQUIRED)
+add_executable(shared outside_client.c)
+target_link_libraries(shared PRIVATE Sluice::sluice)
+add_executable(static outside_client.cc)
+target_link_libraries(static PRIVATE Sluice::sluice_static)
+set_target_properties(shared static PROPERTIES C_STANDARD 11 CXX_STANDARD 17)
+"""
+
+
+def configure(installed, folder, compilers, wanted):
+    """Returns: cmake's run, which may have failed."""
+    (folder / "CMakeLists.txt").write_text(PROJECT.replace("@WANTED@", wanted))
+    c, cxx = compilers
+    return subprocess.run(
+        ["cmake", "-G", "Ninja", "-S", folder, "-B", folder / "build",
+         f"-DCMAKE_PREFIX_PATH={installed}", f"-DCMAKE_C_COMPILER={c[0]}",
+         f"-DCMAKE_CXX_COMPILER={cxx[0]}", f"-DCMAKE_C_FLAGS={' '.join(c[1:] + WARNINGS)}",
+         f"-DCMAKE_CXX_FLAGS={' '.join(cxx[1:] + WARNINGS)}"],
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+
+
+def test_programs_with_cmake(installed, client_server, tmp_path):
+    for number, pair in enumerate(compilers()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        shutil.copy(OUTSIDE, folder / "outside_client.c")
+        shutil.copy(OUTSIDE, folder / "outside_client.cc")
+        done = configure(installed, folder, pair, cached("CMAKE_PROJECT_VERSION"))
+        assert done.returncode == 0, done.stdout
+        subprocess.run(["cmake", "--build", folder / "build"], check=True)
+        assert "libsluice.so.0" in needed(folder / "build" / "shared")
+        assert "libsluice.so.0" not in needed(folder / "build" / "static")
+        for program in ("shared", "static"):
+            run_outside(folder / "build" / program, client_server.address)
+
+
+def test_cmake_refuses_another_version(installed, tmp_path):
+    done = configure(installed, tmp_path, compilers()[0], "99")
+    assert done.returncode != 0
+    assert re.search(r"requested\s+version \"99\"", done.stdout), done.stdout
+
+
+@pytest.mark.parametrize("libdir, includedir", [
+    ("lib", "include"), ("lib64", "include/deeper"), ("lib/x86_64-linux-gnu", "include"),
+    ("/elsewhere/lib", "include")])
+def test_folders_of_other_names(tmp_path, libdir, includedir):
+    """What is written for pkg-config and CMake leads from their place to the header's."""
+    subprocess.run(["cmake", "-G", "Ninja", "-S", server.ROOT, "-B", tmp_path,
+                    "-DCMAKE_INSTALL_PREFIX=/opt/sluice", f"-DCMAKE_INSTALL_LIBDIR={libdir}",
+                    f"-DCMAKE_INSTALL_INCLUDEDIR={includedir}", "-DSLUICE_TESTS=OFF"],
+                   check=True, stdout=subprocess.DEVNULL)
+    pkgconfig = os.path.join("/opt/sluice", libdir, "pkgconfig")
+    package = os.path.join("/opt/sluice", libdir, "cmake", "Sluice")
+    header = os.path.join("/opt/sluice", includedir)
+    pc = (tmp_path / "lib" / "sluice.pc").read_text()
+    there = re.search(r"^includedir=\${pcfiledir}/(.*)$", pc, re.MULTILINE)[1]
+    assert os.path.normpath(os.path.join(pkgconfig, there)) == header
+    config = (tmp_path / "lib" / "SluiceConfig.cmake").read_text()
+    there = re.search(r"_include\s+\"\${CMAKE_CURRENT_LIST_DIR}/(.*)\" ABSOLUTE", config)[1]
+    assert os.path.normpath(os.path.join(package, there)) == header
+    for text in (pc, config):
+        assert server.ROOT not in text and str(tmp_path) not in text
+
+
+# ---- what the pages say --------------------------------------------------------------------------
+
+EXAMPLES = os.path.join(server.ROOT, "examples", "client")
+
+
+def build_as_told(command, installed, folder):
+    """Runs a page's `cc …` in a shell, with the compiler and the prefix of this test."""
+    compiler = compilers()[0][0]
+    env = os.environ | {"PKG_CONFIG_PATH": str(installed / "lib" / "pkgconfig")}
+    subprocess.run(["sh", "-ec", " ".join([*compiler, *WARNINGS, command.removeprefix("cc ")])],
+                   check=True, cwd=folder, env=env)
+
+
+def read(*path):
+    with open(os.path.join(server.ROOT, *path), encoding="utf-8") as file:
+        return file.read()
+
+
+def test_the_first_program_of_the_page(installed, start_server, tmp_path):
+    page = read("docs", "client.md")
+    live = start_server("--model-repository", os.path.join(EXAMPLES, "models"))
+    program = re.search(r"^```c\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[1]
+    (tmp_path / "first.c").write_text(program.replace("http://127.0.0.1:8000",
+                                                      f"http://{live.address}"))
+    command = re.search(r"^(cc first\.c .*) && \./first$", page, re.MULTILINE)[1]
+    build_as_told(command, installed, tmp_path)
+    done = subprocess.run([tmp_path / "first"], text=True, check=True, stdout=subprocess.PIPE,
+                          env=os.environ | {"LD_LIBRARY_PATH": str(installed / "lib")},
+                          timeout=http1.PATIENCE)
+    assert done.stdout == "OUT: 12 bytes\n"
+
+
+def test_every_example_is_built_as_it_says(installed, tmp_path):
+    folder = tmp_path / "client"
+    shutil.copytree(EXAMPLES, folder)
+    told = re.findall(r"^cc .*$", read("examples", "client", "README.md"), re.MULTILINE)
+    says = {re.search(r"^ \*     (cc .*?)(?: \*/)?$", path.read_text(), re.MULTILINE)[1]
+            for path in folder.glob("*.c")}
+    assert set(told) == says and len(told) == len(says)
+    for command in told:
+        build_as_told(command, installed, folder)

@@ -1,0 +1,88 @@
+/* A program outside, written from sluice/client.h alone, in what C11 and C++17 have in common. It
+ * asks the model that it is told for three numbers, in both ways there are, and prints them. */
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <sluice/client.h>
+
+static const float numbers[] = {1.5f, -2.0f, 3.25f};
+static const int64_t dims[] = {3};
+
+static int failed(const sluice_client_error *error) {
+    fprintf(stderr, "outside_client: %s\n", error->text);
+    return 1;
+}
+
+static void print(const char *how, const sluice_infer_answer *answer) {
+    printf("%s:", how);
+    for (size_t i = 0; i < answer->n_outputs; i++) {
+        float value;
+        for (size_t at = 0; at < answer->outputs[i].n_bytes; at += sizeof(value)) {
+            memcpy(&value, (const char *)answer->outputs[i].data + at, sizeof(value));
+            printf(" %g", (double)value);
+        }
+    }
+    printf("\n");
+}
+
+static sluice_client_status drive(sluice_client *client, sluice_client_error *error) {
+    sluice_client_waiting waiting;
+    sluice_client_status status;
+    memset(&waiting, 0, sizeof(waiting));
+    waiting.size = sizeof(waiting);
+    while ((status = sluice_client_step(client, error)) == SLUICE_CLIENT_AGAIN) {
+        struct pollfd fd;
+        sluice_client_wait(client, &waiting);
+        fd.fd = waiting.fd;
+        fd.events = (short)((waiting.read ? POLLIN : 0) | (waiting.write ? POLLOUT : 0));
+        poll(&fd, 1, waiting.fd < 0 ? 0 : (int)(waiting.timeout_ns / 1000000 + 1));
+    }
+    return status;
+}
+
+static int ask(sluice_client *client, const char *model, const char *name) {
+    sluice_client_error error;
+    sluice_tensor input;
+    sluice_infer_request request;
+    sluice_infer_answer answer;
+    memset(&input, 0, sizeof(input));
+    input.name = name;
+    input.datatype = SLUICE_FP32;
+    input.dims = dims;
+    input.rank = 1;
+    input.data = numbers;
+    input.n_bytes = sizeof(numbers);
+    memset(&request, 0, sizeof(request));
+    request.size = sizeof(request);
+    request.model = model;
+    request.inputs = &input;
+    request.n_inputs = 1;
+    answer.size = sizeof(answer);
+    if (sluice_client_infer(client, &request, &answer, &error) != SLUICE_CLIENT_OK) {
+        return failed(&error);
+    }
+    print("waiting", &answer);
+    if (sluice_client_start_infer(client, &request, &error) != SLUICE_CLIENT_OK ||
+        drive(client, &error) != SLUICE_CLIENT_OK ||
+        sluice_client_take_infer(client, &answer, &error) != SLUICE_CLIENT_OK) {
+        return failed(&error);
+    }
+    print("stepping", &answer);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    sluice_client *client;
+    sluice_client_error error;
+    sluice_client_options options;
+    memset(&options, 0, sizeof(options));
+    options.size = sizeof(options);
+    options.url = argc == 4 ? argv[1] : "";
+    if (sluice_client_open(&options, &client, &error) != SLUICE_CLIENT_OK) {
+        return failed(&error);
+    }
+    int result = ask(client, argv[2], argv[3]);
+    sluice_client_close(client);
+    return result;
+}
