@@ -16,8 +16,8 @@ bindir ?= $(prefix)/bin
 libdir ?= $(prefix)/lib
 includedir ?= $(prefix)/include
 
-.PHONY: all bootstrap tools test unit scenario interop demo soak clang asan tsan fuzz bench lint fmt docs \
-	test-setup install clean help build-clang build-asan build-tsan build-fuzz
+.PHONY: all bootstrap tools test unit scenario interop demo soak clang valgrind asan tsan fuzz bench \
+	lint fmt docs test-setup install clean help build-clang build-asan build-tsan build-fuzz
 
 all: bootstrap $(BUILD)/build.ninja ## install what is missing, build build/sluice
 	@$(NINJA) -C $(BUILD) --quiet
@@ -43,7 +43,7 @@ $(BUILD)/build.ninja: .deps/done.build
 CTEST := ctest --output-on-failure -j $(JOBS) --no-tests=error --test-dir
 PYTEST := $(PYTHON) -m pytest -ra --no-header -p no:cacheprovider
 
-STEPS := unit lint clang fuzz asan tsan scenario interop
+STEPS := unit lint clang valgrind fuzz asan tsan scenario interop
 
 test: tools all ## every test there is (CI runs this)
 	@MAKE="$(MAKE)" FUZZ_SECONDS=20 tools/run-steps $(BUILD) $(STEPS)
@@ -94,6 +94,9 @@ build-fuzz: tools
 
 clang: build-clang ## build with clang, run the unit tests
 	@$(CTEST) $(BUILD)/clang
+
+valgrind: tools all ## the client library and its examples under valgrind
+	@tools/run-valgrind $(BUILD)
 
 asan: build-asan ## the whole suite under the address and undefined behaviour sanitizers
 	@$(SANITIZED) $(CTEST) $(BUILD)/asan
