@@ -75,6 +75,9 @@ struct grpc_method {
     const char *path; /* "/inference.GRPCInferenceService/ModelInfer" */
     grpc_step *step;
     bool streams; /* the client may send any number of messages, the server too */
+    /* Of a message's first bytes (all of it, or up to a few KiB): which offset shall fall on a
+     * 64-byte boundary. May be NULL. */
+    size_t (*align_at)(struct str beginning);
     void *context;
 };
 
