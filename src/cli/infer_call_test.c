@@ -49,19 +49,19 @@ static void tensors(void **state) {
         const char *bytes;
         size_t n_bytes;
     } rows[] = {
-        {"u|m|--input|image=[[1,2]]", false, DT_FP32, "[1,2]", "\0\0\x80?\0\0\0@", 8},
-        {"u|m|--input|image=[1,2]", false, DT_FP32, "[1,2]", "\0\0\x80?\0\0\0@", 8},
-        {"u|m|--input|text=hi", false, DT_BYTES, "[1,1]", "\2\0\0\0hi", 6},
-        {"u|m|--input|text=", false, DT_BYTES, "[1,1]", "\0\0\0\0", 4},
-        {"u|m|--input|text=\"hi\"", false, DT_BYTES, "[1,1]", "\2\0\0\0hi", 6},
-        {"u|m|--input|text=[\"a\",\"\"]", false, DT_BYTES, "[2,1]", "\1\0\0\0a\0\0\0\0", 9},
-        {"u|m|--input|text=[[\"a\"]]", false, DT_BYTES, "[1,1]", "\1\0\0\0a", 5},
-        {"u|m|--input|x=[1,2,3,4]|--datatype|x=UINT8|--shape|x=2,2", true, DT_UINT8, "[2,2]",
+        {"http://u|m|--input|image=[[1,2]]", false, DT_FP32, "[1,2]", "\0\0\x80?\0\0\0@", 8},
+        {"http://u|m|--input|image=[1,2]", false, DT_FP32, "[1,2]", "\0\0\x80?\0\0\0@", 8},
+        {"http://u|m|--input|text=hi", false, DT_BYTES, "[1,1]", "\2\0\0\0hi", 6},
+        {"http://u|m|--input|text=", false, DT_BYTES, "[1,1]", "\0\0\0\0", 4},
+        {"http://u|m|--input|text=\"hi\"", false, DT_BYTES, "[1,1]", "\2\0\0\0hi", 6},
+        {"http://u|m|--input|text=[\"a\",\"\"]", false, DT_BYTES, "[2,1]", "\1\0\0\0a\0\0\0\0", 9},
+        {"http://u|m|--input|text=[[\"a\"]]", false, DT_BYTES, "[1,1]", "\1\0\0\0a", 5},
+        {"http://u|m|--input|x=[1,2,3,4]|--datatype|x=UINT8|--shape|x=2,2", true, DT_UINT8, "[2,2]",
          "\1\2\3\4", 4},
-        {"u|m|--input|image=[1,2,3,4]|--shape|image=2,2|--datatype|image=INT8", true, DT_INT8,
-         "[2,2]", "\1\2\3\4", 4},
-        {"u|m|--input|image=5|--datatype|image=UINT16|--shape|image=1", true, DT_UINT16, "[1]",
-         "\5\0", 2},
+        {"http://u|m|--input|image=[1,2,3,4]|--shape|image=2,2|--datatype|image=INT8", true,
+         DT_INT8, "[2,2]", "\1\2\3\4", 4},
+        {"http://u|m|--input|image=5|--datatype|image=UINT16|--shape|image=1", true, DT_UINT16,
+         "[1]", "\5\0", 2},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         struct arena *arena = arena_new(NULL, 0);
@@ -91,23 +91,26 @@ static void refused(void **state) {
     static const struct {
         const char *line, *says;
     } rows[] = {
-        {"u|m|--input|imgae=[1,2]",
+        {"http://u|m|--input|imgae=[1,2]",
          "model \"digits\" has no input \"imgae\"; did you mean \"image\"? (it has: image, text)"},
-        {"u|m|--input|image=[1,2]|--output|labels", "has no output \"labels\"; did you mean"},
-        {"u|m|--input|image=[1,2,3]", "input \"image\": the data has shape [3], and the model"},
-        {"u|m|--input|image=[[1],[2,3]]", "input \"image\": the nested arrays differ"},
-        {"u|m|--input|image=[1,\"a\"]", "input \"image\": data[1]"},
-        {"u|m|--input|image=[1,2", "input \"image\""},
-        {"u|m|--input|image=hello", "input \"image\""},
-        {"u|m|--input|image=[1,2]|--input|image=[1,2]", "input \"image\" is given twice"},
-        {"u|m|--input|image=[1,2]|--datatype|image=FLOAT", "--datatype image=FLOAT: expected BOOL"},
-        {"u|m|--input|image=[1,2]|--datatype|FP32", "--datatype FP32: expected NAME=TYPE"},
-        {"u|m|--input|image=[1,2]|--datatype|x=FP32",
+        {"http://u|m|--input|image=[1,2]|--output|labels",
+         "has no output \"labels\"; did you mean"},
+        {"http://u|m|--input|image=[1,2,3]",
+         "input \"image\": the data has shape [3], and the model"},
+        {"http://u|m|--input|image=[[1],[2,3]]", "input \"image\": the nested arrays differ"},
+        {"http://u|m|--input|image=[1,\"a\"]", "input \"image\": data[1]"},
+        {"http://u|m|--input|image=[1,2", "input \"image\""},
+        {"http://u|m|--input|image=hello", "input \"image\""},
+        {"http://u|m|--input|image=[1,2]|--input|image=[1,2]", "input \"image\" is given twice"},
+        {"http://u|m|--input|image=[1,2]|--datatype|image=FLOAT",
+         "--datatype image=FLOAT: expected BOOL"},
+        {"http://u|m|--input|image=[1,2]|--datatype|FP32", "--datatype FP32: expected NAME=TYPE"},
+        {"http://u|m|--input|image=[1,2]|--datatype|x=FP32",
          "--datatype x=FP32: there is no --input \"x\""},
-        {"u|m|--input|image=[1,2]|--shape|image=1|--shape|image=2",
+        {"http://u|m|--input|image=[1,2]|--shape|image=1|--shape|image=2",
          "--shape is given twice for input \"image\""},
-        {"u|m|--input|image=[1,2]|--shape|image=a", "--shape image: expected"},
-        {"u|m|--input|image=[1,2]|--parameter|x", "--parameter x: expected KEY=VALUE"},
+        {"http://u|m|--input|image=[1,2]|--shape|image=a", "--shape image: expected"},
+        {"http://u|m|--input|image=[1,2]|--parameter|x", "--parameter x: expected KEY=VALUE"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         struct arena *arena = arena_new(NULL, 0);
@@ -126,7 +129,7 @@ static void settings(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     struct client_infer call;
     struct error err = {0};
-    const char *line = "u|m|-i|image=[1,2]|--model-version|7|--id|q|--output|label|--binary"
+    const char *line = "http://u|m|-i|image=[1,2]|--model-version|7|--id|q|--output|label|--binary"
                        "|-p|a=1|-p|b=x y|--timeout|2s";
     assert_int_equal(make(arena, line, false, &call, &err), ST_OK);
     assert_true(str_is(call.model, "m"));
@@ -138,7 +141,7 @@ static void settings(void **state) {
     assert_int_equal(call.request->infer.params.n, 2);
     assert_int_equal(call.timeout_ns, 2000000000);
     assert_false(call.raw);
-    assert_int_equal(make(arena, "u|m|-i|text=x", false, &call, &err), ST_OK);
+    assert_int_equal(make(arena, "http://u|m|-i|text=x", false, &call, &err), ST_OK);
     assert_null(call.version.ptr);
     assert_int_equal(call.forms[0], V2_FORM_JSON);
     arena_free(arena);
@@ -191,15 +194,15 @@ static void parameters(void **state) {
 static void usage(void **state) {
     (void)state;
     static const char *const lines[] = {
-        "u|m|--raw|--binary|-i|a=1",
-        "u|m|--raw",
-        "u|m|--raw|-i|a=1|-i|b=2",
-        "u|m|--raw|-i|a=1|--id|x",
-        "u|m|-i|a=1|--output-dir|d",
-        "u|m|-i|a=1|--format|npy",
-        "u|m|--format|raw|--output-dir|d|-o|f",
+        "http://u|m|--raw|--binary|-i|a=1",
+        "http://u|m|--raw",
+        "http://u|m|--raw|-i|a=1|-i|b=2",
+        "http://u|m|--raw|-i|a=1|--id|x",
+        "http://u|m|-i|a=1|--output-dir|d",
+        "http://u|m|-i|a=1|--format|npy",
+        "http://u|m|--format|raw|--output-dir|d|-o|f",
         "u",
-        "u|m|extra",
+        "http://u|m|extra",
     };
     for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++) {
         struct arena *arena = arena_new(NULL, 0);

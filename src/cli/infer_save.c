@@ -72,13 +72,17 @@ static enum status save_output(struct arena *arena, const struct infer_settings 
     return file_write(path, pieces, 2, err);
 }
 
+enum status infer_output_dir_make(const char *dir, struct error *err) {
+    if (mkdir(dir, 0777) != 0 && errno != EEXIST) {
+        return error_set(err, ST_IO, "making %s: %s", dir, strerror(errno));
+    }
+    return ST_OK;
+}
+
 static enum status save_to_dir(struct arena *arena, const struct infer_settings *settings,
                                const struct v2_answer *answer, struct error *err) {
     const char *suffix = settings->format == INFER_FORMAT_NPY ? "npy" : "raw";
-    enum status status = ST_OK;
-    if (mkdir(settings->output_dir, 0777) != 0 && errno != EEXIST) {
-        return error_set(err, ST_IO, "making %s: %s", settings->output_dir, strerror(errno));
-    }
+    enum status status = infer_output_dir_make(settings->output_dir, err);
     for (size_t i = 0; i < answer->infer.n_outputs && status == ST_OK; i++) {
         const struct tensor *tensor = &answer->infer.outputs[i];
         const char *path = infer_output_path(arena, settings->output_dir, tensor->name, suffix);

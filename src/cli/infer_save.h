@@ -13,6 +13,9 @@ enum status infer_answer_save(struct arena *arena, const struct infer_settings *
                               const struct v2_answer *answer, struct error *err)
     __attribute__((warn_unused_result));
 
+/* Makes the folder, unless it is there. Returns: ST_IO. */
+enum status infer_output_dir_make(const char *dir, struct error *err)
+    __attribute__((warn_unused_result));
 /* The file of an output in `dir`: DIR/NAME.SUFFIX, with everything but letters, digits, '-', '_'
  * and '.' behind the first character replaced by '_'. Returns: NULL when out of memory. */
 const char *infer_output_path(struct arena *arena, const char *dir, struct str name,

@@ -2,9 +2,12 @@
  * together. */
 #include "cli/infer_settings.h"
 
+#include <inttypes.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "cli/command.h"
+#include "cli/server_url.h"
 
 static const struct option options[] = {
 #define OPTION(field, name, alias, type, value, unit, min, max, group, help)                       \
@@ -16,10 +19,14 @@ static const struct option options[] = {
 _Static_assert(sizeof(options) / sizeof(*options) <= OPTIONS_MAX, "raise OPTIONS_MAX");
 
 static const char about[] =
-    "Sends one inference request and prints the answer. Datatypes and shapes come from the model's "
-    "metadata; data that lacks only the batch dimension gets one of 1, and flat data is laid out "
-    "in "
-    "the model's shape.";
+    "Sends one inference request and prints the answer.\n"
+    "Over HTTP, datatypes and shapes come from the model's metadata; data that lacks only the "
+    "batch "
+    "dimension gets one of 1, and flat data is laid out in the model's shape.\n"
+    "Over MIP, items are sent as they are, in the order given, and the model makes tensors of "
+    "them. "
+    "The answer is a line of JSON for each element of the batch: the model's output, or an array "
+    "of its outputs where it has several.";
 
 static const char epilog[] =
     "Examples\n"
@@ -31,20 +38,23 @@ static const char epilog[] =
     "      --format npy -o probabilities.npy\n"
     "  sluice infer http://127.0.0.1:8000 digits --input image=@seven.json --dry-run\n"
     "\n"
+    "  sluice infer tcp://127.0.0.1:9000 --image seven.jpg --image two.png\n"
+    "  sluice infer tcp://127.0.0.1:9000 --json '[1,2]' --json '[3,4]' --inputs 2\n"
+    "  make-text | sluice infer unix:///run/upper.sock --text - --format raw -o -\n"
+    "\n"
     "Exit codes: 0 answered, 1 refused or failed, 2 arguments that can't be understood.\n";
 
 static const struct option_hint hints[] = {
     {"url", "the URL is the first argument"},
     {"model", "the model's name is the second argument"},
     {"version", "write --model-version V"},
-    {"json",
-     "JSON is how tensors travel without --binary; --format says how the answer is printed"},
+    {"file", "write --image FILE, --text @FILE or --json @FILE; over HTTP --input NAME=@FILE"},
     {NULL, NULL},
 };
 
 static const struct option_set set = {
     .command = "sluice infer",
-    .usage = "[FLAGS] URL MODEL --input NAME=SOURCE …",
+    .usage = "[FLAGS] URL MODEL --input NAME=SOURCE … | URL --image FILE …",
     .about = about,
     .epilog = epilog,
     .options = options,
@@ -52,8 +62,31 @@ static const struct option_set set = {
     .hints = hints,
 };
 
-static enum status check(const struct infer_settings *settings, struct error *err) {
-    bool files = settings->format != INFER_FORMAT_JSON;
+/* ---- what does not go together --------------------------------------------------------------- */
+
+/* Flags of the other protocol. */
+static enum status check_flags(const struct options *given, const struct client_url *server,
+                               struct error *err) {
+    bool mip = server->protocol == CLIENT_MIP;
+    for (size_t i = 0; i < set.n_options; i++) {
+        if (!given->given[i] || strcmp(options[i].group, mip ? "HTTP" : "MIP") != 0) {
+            continue;
+        }
+        return error_set(err, ST_BAD_CONFIG,
+                         mip ? "--%s is for HTTP, and %s speaks MIP: there a request is its items, "
+                               "--image FILE, --text TEXT and --json VALUE"
+                             : "--%s is for MIP, and %s speaks HTTP: there an input is written "
+                               "--input NAME=SOURCE (MIP is at tcp://HOST:PORT, unix:///PATH)",
+                         options[i].name, server->text.ptr);
+    }
+    return ST_OK;
+}
+
+static enum status check_http(const struct infer_settings *settings, struct error *err) {
+    if (!settings->model) {
+        return error_set(err, ST_BAD_CONFIG, "MODEL is missing: sluice infer %s MODEL …",
+                         settings->url);
+    }
     if (settings->raw && settings->binary) {
         return error_set(err, ST_BAD_CONFIG,
                          "--raw and --binary are two forms of a request: choose one");
@@ -66,6 +99,38 @@ static enum status check(const struct infer_settings *settings, struct error *er
         return error_set(err, ST_BAD_CONFIG,
                          "--raw sends nothing but the input: no --id, --parameter or --output");
     }
+    return ST_OK;
+}
+
+static enum status check_mip(const struct infer_settings *settings, struct error *err) {
+    size_t n_items = settings->images.n + settings->texts.n + settings->jsons.n;
+    if (settings->model) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "one argument too many: \"%s\"; a MIP server serves one model at its "
+                         "address, which has no name",
+                         settings->model);
+    }
+    if (n_items == 0) {
+        return error_set(
+            err, ST_BAD_CONFIG,
+            "there is nothing to send: give --image FILE, --text TEXT or --json VALUE");
+    }
+    if (n_items % settings->n_inputs != 0) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "%zu items are no whole number of elements of %" PRIu64
+                         " inputs (--inputs)",
+                         n_items, settings->n_inputs);
+    }
+    if (settings->format == INFER_FORMAT_NPY) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "--format npy is for HTTP: the outputs of MIP are no tensors; use json or "
+                         "raw");
+    }
+    return ST_OK;
+}
+
+static enum status check_files(const struct infer_settings *settings, struct error *err) {
+    bool files = settings->format != INFER_FORMAT_JSON;
     if (settings->output_dir && !files) {
         return error_set(err, ST_BAD_CONFIG, "--output-dir needs --format npy or --format raw");
     }
@@ -80,12 +145,26 @@ static enum status check(const struct infer_settings *settings, struct error *er
     return ST_OK;
 }
 
+static enum status check(struct infer_settings *settings, const struct options *given,
+                         struct error *err) {
+    struct client_url *server = &settings->server;
+    enum status status = server_url_parse(given->arena, settings->url, server, err);
+    if (status == ST_OK) {
+        status = check_flags(given, server, err);
+    }
+    if (status == ST_OK) {
+        status = (server->protocol == CLIENT_MIP ? check_mip : check_http)(settings, err);
+    }
+    return status == ST_OK ? check_files(settings, err) : status;
+}
+
 int infer_settings_read(int argc, char **argv, struct arena *arena, struct infer_settings *out) {
+    struct options given;
     struct error err = {0};
     *out = (struct infer_settings){0};
-    int code = command_begin(&set, argc, argv, out, arena);
+    int code = command_begin_with(&given, &set, argc, argv, out, arena);
     if (code != COMMAND_GO_ON) {
         return code;
     }
-    return check(out, &err) == ST_OK ? COMMAND_GO_ON : command_usage_error(&set, &err);
+    return check(out, &given, &err) == ST_OK ? COMMAND_GO_ON : command_usage_error(&set, &err);
 }

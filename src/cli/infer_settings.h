@@ -6,17 +6,20 @@
 #include <stdint.h>
 
 #include "cli/options.h"
+#include "client/client_url.h"
 
 enum infer_format { INFER_FORMAT_JSON, INFER_FORMAT_NPY, INFER_FORMAT_RAW };
 
-/* One member per row, named by its first column. */
+/* One member per row, named by its first column, and what follows from them. */
 struct infer_settings {
 #define OPTION(field, name, alias, type, ...) OPTION_STORE_##type field;
 #include "cli/infer.def"
 #undef OPTION
+    struct client_url server; /* the URL's parts */
 };
 
-/* Reads the arguments; as serve_settings_read. */
+/* Reads the arguments; as serve_settings_read. What belongs to the protocol that the URL does not
+ * name is refused. */
 int infer_settings_read(int argc, char **argv, struct arena *arena, struct infer_settings *out);
 
 #endif

@@ -35,14 +35,21 @@ static enum infer_source_kind kind_of_name(struct str name) {
     return str_ends(name, STR(".npy")) ? INFER_SOURCE_NPY : INFER_SOURCE_RAW;
 }
 
+const char *infer_source_path(const char *text) {
+    if (strcmp(text, "-") == 0) {
+        return text;
+    }
+    return *text == '@' ? text + 1 : NULL;
+}
+
 static enum status read_file(struct arena *arena, const char *path, struct infer_source *out,
                              struct error *err) {
-    out->file = strcmp(path, "-") == 0 ? "standard input" : path;
+    out->file = file_name(path);
     if (*path == '\0') {
         return error_set(err, ST_BAD_CONFIG, "--input %.*s=: the name of a file is missing",
                          STR_ARG(out->name));
     }
-    return file_read(arena, path, &out->bytes, err);
+    return file_read(arena, path, UINT64_MAX, &out->bytes, err);
 }
 
 enum status infer_source_read(struct arena *arena, const char *argument, struct infer_source *out,
@@ -62,10 +69,11 @@ enum status infer_source_read(struct arena *arena, const char *argument, struct 
             return read_file(arena, source + strlen(prefixes[i].prefix), out, err);
         }
     }
-    bool stdin_too = strcmp(source, "-") == 0 || strcmp(source, "@-") == 0;
-    if (stdin_too || *source == '@') {
-        enum status status = read_file(arena, stdin_too ? "-" : source + 1, out, err);
-        out->kind = stdin_too && status == ST_OK ? kind_of_bytes(out->bytes) : kind_of_name(rest);
+    const char *path = infer_source_path(source);
+    if (path) {
+        enum status status = read_file(arena, path, out, err);
+        bool has_name = strcmp(path, "-") != 0;
+        out->kind = has_name || status != ST_OK ? kind_of_name(rest) : kind_of_bytes(out->bytes);
         return status;
     }
     out->kind = INFER_SOURCE_INLINE;

@@ -21,8 +21,12 @@ struct infer_source {
     const char *file; /* for messages: the file's name, "standard input", or the input's name */
 };
 
+/* Which file does `text` name? "@FILE" names FILE; "-" and "@-" standard input. Returns: "FILE" or
+ * "-" within `text`; NULL when the text is no name but the data itself. */
+const char *infer_source_path(const char *text);
+
 /* Reads "NAME=SOURCE", and the file where it names one. Returns: ST_BAD_CONFIG for another form;
- * ST_IO. */
+ * what file_read returns. */
 enum status infer_source_read(struct arena *arena, const char *argument, struct infer_source *out,
                               struct error *err) __attribute__((warn_unused_result));
 

@@ -123,6 +123,8 @@ static void standard_input(void **state) {
         assert_int_equal(source.kind, rows[i].kind);
         assert_true(str_is(source.bytes, rows[i].bytes));
         assert_string_equal(source.file, "standard input");
+        assert_int_equal(infer_source_read(arena, "x=-", &source, &err), ST_BAD_CONFIG);
+        assert_non_null(strstr(err.text, "twice"));
         arena_free(arena);
     }
 }
@@ -140,8 +142,11 @@ static void big_file(void **state) {
     struct str pieces[] = {str_make(data, 1000), str_make(data + 1000, n - 1000)};
     struct str read;
     assert_int_equal(file_write("empty", pieces, 2, &err), ST_OK);
-    assert_int_equal(file_read(arena, "empty", &read, &err), ST_OK);
+    assert_int_equal(file_read(arena, "empty", n, &read, &err), ST_OK);
     assert_true(str_eq(read, str_make(data, n)));
+    assert_int_equal(file_read(arena, "empty", n - 1, &read, &err), ST_BODY_TOO_LARGE);
+    assert_string_equal(err.text, "empty has more than 300000 bytes, which is the limit "
+                                  "(--max-input-size)");
     arena_free(arena);
 }
 

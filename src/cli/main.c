@@ -14,6 +14,7 @@ struct command {
 static const struct command commands[] = {
     {"serve", cli_serve, "serve models over KServe v2"},
     {"infer", cli_infer, "send one inference request and print the answer"},
+    {"ping", cli_ping, "ask a server whether it is there, and how long that takes"},
 };
 enum { N_COMMANDS = sizeof(commands) / sizeof(*commands) };
 

@@ -123,8 +123,8 @@ static bool is_last(const struct ping_run *run) {
 }
 
 static void ping_all(struct ping_run *run) {
-    bool http = strncmp(run->settings.url, "http", 4) == 0;
-    ping_report_begin(&run->report, http ? "GET /v2/health/live" : "a ping of MIP",
+    bool mip = run->settings.server.protocol == CLIENT_MIP;
+    ping_report_begin(&run->report, mip ? "a ping of MIP" : "GET /v2/health/live",
                       run->settings.reconnect, &run->out);
     flush_out(run);
     uint64_t began = clock_now_ns(), next = began;
@@ -158,8 +158,7 @@ static int run_all(struct ping_run *run) {
     error_set(&run->url, ST_OK, "%s", run->settings.url);
     run->report = (struct ping_report){.json = run->settings.json, .url = run->url.text};
     if (open_client(run, &error) != SLUICE_CLIENT_OK) {
-        (void)fail(error.text);
-        return error.status == SLUICE_CLIENT_INVALID ? EXIT_CODE_USAGE : EXIT_CODE_FAILED;
+        return fail(error.text);
     }
     run->signal_fd = signalfd(-1, &run->signals, SFD_CLOEXEC);
     if (run->signal_fd < 0) {

@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 #include "cli/command.h"
+#include "cli/server_url.h"
 
 static const struct option options[] = {
 #define OPTION(field, name, alias, type, value, unit, min, max, group, help)                       \
@@ -46,6 +47,13 @@ static const struct option_set set = {
 };
 
 int ping_settings_read(int argc, char **argv, struct arena *arena, struct ping_settings *out) {
+    struct error err = {0};
     *out = (struct ping_settings){0};
-    return command_begin(&set, argc, argv, out, arena);
+    int code = command_begin(&set, argc, argv, out, arena);
+    if (code != COMMAND_GO_ON) {
+        return code;
+    }
+    return server_url_parse(arena, out->url, &out->server, &err) == ST_OK
+               ? COMMAND_GO_ON
+               : command_usage_error(&set, &err);
 }

@@ -9,7 +9,7 @@ import pytest
 
 from lib.server import binary, run
 
-COMMANDS = ("serve", "infer")
+COMMANDS = ("serve", "infer", "ping")
 
 
 def test_help_lists_every_command():

@@ -1,0 +1,105 @@
+/* Items from arguments, files and standard input. What a server would refuse in any case is refused
+ * here, where the message can name the source. */
+#include "cli/infer_mip_items.h"
+
+#include <string.h>
+
+#include "base/utf8.h"
+#include "cli/file.h"
+#include "cli/infer_source.h"
+#include "cli/json_line.h"
+#include "wire/mip_packet.h"
+
+enum { N_KINDS = 3 };
+
+/* The flags that name items. */
+struct item_kind {
+    sluice_mip_type type;
+    const char *flag;
+    const struct option_texts *texts;
+    size_t next; /* of `texts`: not taken yet */
+};
+
+static enum status check_item(struct arena *arena, sluice_mip_type type, struct str data,
+                              struct error *err) {
+    size_t good = data.len;
+    switch (type) {
+    case SLUICE_MIP_TEXT:
+        good = utf8_valid_prefix(data.ptr, data.len);
+        break;
+    case SLUICE_MIP_JSON:
+        return json_line_check(arena, data, err);
+    case SLUICE_MIP_IMAGE:
+        return data.len > 0 ? ST_OK : error_set(err, ST_BAD_CONFIG, "it is empty");
+    }
+    return good == data.len
+               ? ST_OK
+               : error_set(err, ST_BAD_CONFIG, "it is not UTF-8 (byte %zu of %zu)", good, data.len);
+}
+
+/* The value of --image is a file's name in any case; a leading '@' as with the others is no part of
+ * it. */
+static const char *path_of(sluice_mip_type type, const char *value) {
+    const char *path = infer_source_path(value);
+    return !path && type == SLUICE_MIP_IMAGE ? value : path;
+}
+
+static enum status read_item(struct arena *arena, const struct item_kind *kind, const char *value,
+                             uint64_t max_bytes, sluice_mip_item *item, const char **file,
+                             struct error *err) {
+    struct str data = str_of(value);
+    const char *path = path_of(kind->type, value);
+    if (path && *path == '\0') {
+        return error_set(err, ST_BAD_CONFIG, "--%s: the name of a file is missing", kind->flag);
+    }
+    enum status status = path ? file_read(arena, path, max_bytes, &data, err) : ST_OK;
+    if (status != ST_OK) {
+        return error_prefix(err, "--%s", kind->flag);
+    }
+    if (check_item(arena, kind->type, data, err) != ST_OK) {
+        return error_prefix(err, "--%s %.60s", kind->flag, path ? file_name(path) : value);
+    }
+    *item = (sluice_mip_item){.type = kind->type, .data = data.ptr, .n_bytes = data.len};
+    *file = path && strcmp(path, "-") != 0 ? path : NULL;
+    return ST_OK;
+}
+
+/* Of the values that are left, the one given first. Returns: its kind. */
+static struct item_kind *next_kind(struct item_kind kinds[N_KINDS]) {
+    struct item_kind *first = NULL;
+    for (size_t i = 0; i < N_KINDS; i++) {
+        struct item_kind *kind = &kinds[i];
+        if (kind->next < kind->texts->n &&
+            (!first || kind->texts->order[kind->next] < first->texts->order[first->next])) {
+            first = kind;
+        }
+    }
+    return first;
+}
+
+enum status infer_items_read(struct arena *arena, const struct infer_settings *settings,
+                             struct infer_items *out, struct error *err) {
+    struct item_kind kinds[N_KINDS] = {{SLUICE_MIP_IMAGE, "image", &settings->images, 0},
+                                       {SLUICE_MIP_TEXT, "text", &settings->texts, 0},
+                                       {SLUICE_MIP_JSON, "json", &settings->jsons, 0}};
+    struct item_kind *kind;
+    size_t n = settings->images.n + settings->texts.n + settings->jsons.n;
+    if (n / settings->n_inputs > MIP_MAX_BATCH) {
+        return error_set(err, ST_BAD_CONFIG, "a request has at most %d elements, these are %zu",
+                         MIP_MAX_BATCH, n / (size_t)settings->n_inputs);
+    }
+    *out = (struct infer_items){.n_inputs = (uint32_t)settings->n_inputs,
+                                .batch = (uint32_t)(n / settings->n_inputs)};
+    out->items = arena_calloc(arena, n, sizeof(*out->items));
+    out->files = arena_calloc(arena, n, sizeof(*out->files));
+    if (!out->items || !out->files) {
+        return error_set(err, ST_NO_MEMORY, "no memory for %zu items", n);
+    }
+    enum status status = ST_OK;
+    while (status == ST_OK && (kind = next_kind(kinds))) {
+        status = read_item(arena, kind, kind->texts->items[kind->next++], settings->max_input_size,
+                           &out->items[out->n], &out->files[out->n], err);
+        out->n++;
+    }
+    return status;
+}

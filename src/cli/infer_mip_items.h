@@ -1,0 +1,25 @@
+/* The items of a MIP request as the arguments of `sluice infer` name them: --image, --text and
+ * --json, in the order in which they were given. It refuses to decode pictures. */
+#ifndef SLUICE_CLI_INFER_MIP_ITEMS_H
+#define SLUICE_CLI_INFER_MIP_ITEMS_H
+
+#include "cli/infer_settings.h"
+#include "sluice/client.h"
+
+struct infer_items {
+    sluice_mip_item *items;
+    const char **files; /* of each: the file its bytes are in; NULL: the argument or standard
+                           input */
+    size_t n;           /* n_inputs x batch */
+    uint32_t n_inputs;
+    uint32_t batch;
+};
+
+/* Reads the sources. Returns: ST_BAD_CONFIG for what can't be an item: text that is not UTF-8, JSON
+ * that is not, an empty picture; what file_read returns; each naming flag and source. Owns: in
+ * `arena`, argv. */
+enum status infer_items_read(struct arena *arena, const struct infer_settings *settings,
+                             struct infer_items *out, struct error *err)
+    __attribute__((warn_unused_result));
+
+#endif

@@ -1,0 +1,223 @@
+"""`sluice ping` against Sluice over HTTP and a small MIP server: lines, summary and exit code; one
+connection or many; lost pings and why; Ctrl-C."""
+import http.server
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+
+import pytest
+
+from lib import http1
+from lib.mip_server import ERROR, HEADER, PING, RESPONSE, MipServer, exactly
+from lib.server import binary, run
+
+PONG = HEADER.pack(0, PING, RESPONSE, 0, 0)
+ANSWER = re.compile(r"seq=(\d+) time=(\d+\.\d{3}) ms")
+SUMMARY = re.compile(r"""--- (\S+) ping statistics ---
+(\d+) sent, (\d+) answered, (\d+) lost \((\S+)%\), time \d+ ms
+(?:min/avg/max/stddev = ([\d.]+)/([\d.]+)/([\d.]+)/([\d.]+) ms
+)?""")
+
+
+class Scripted(MipServer):
+    """Gives the answers of a list in turn, the last of them for ever: bytes; b"" ends the connection,
+    None is silence. Connections are kept."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.n_connections = 0
+        super().__init__(None)
+
+    def run(self):
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError: # closed
+                return
+            self.n_connections += 1
+            connection.settimeout(http1.PATIENCE)
+            with connection, connection.makefile("rb") as stream:
+                try:
+                    self.serve(connection, stream)
+                except (EOFError, OSError):
+                    pass  # the client went away
+
+    def serve(self, connection, stream):
+        while True:
+            exactly(stream, HEADER.size)
+            answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+            if answer is None:
+                stream.read(1) # the client gives up
+            if not answer:
+                return
+            connection.sendall(answer)
+
+
+def ping(url, *args):
+    """Returns: (exit code, lines before the summary but the first, match of the summary)."""
+    done = run("ping", "-i", "2ms", *args, url)
+    assert done.stderr == ""
+    head, rest = done.stdout.split("\n", 1)
+    assert head.startswith(f"PING {url}: ")
+    summary = SUMMARY.search(rest)
+    assert summary and summary.end() == len(rest) and summary[1] == url, done.stdout
+    return done.returncode, rest[:summary.start()].splitlines(), summary
+
+
+def check_answered(url, n):
+    code, lines, summary = ping(url, "-c", n)
+    answers = [ANSWER.fullmatch(line) for line in lines]
+    assert code == 0 and [int(answer[1]) for answer in answers] == list(range(1, n + 1))
+    assert summary.groups()[1:5] == (str(n), str(n), "0", "0")
+    times = [float(answer[2]) for answer in answers]
+    low, mean, high, _ = map(float, summary.groups()[5:])
+    assert (low, high) == (min(times), max(times))
+    assert abs(mean - sum(times) / n) < 0.002
+
+
+def test_every_scheme(start_server, repositories, tmp_path):
+    server = start_server("--model-repository", repositories("default"),
+                          listen=("127.0.0.1:0", f"unix:{tmp_path}/http"))
+    for address in server.addresses:
+        check_answered(f"http+{address}" if address.startswith("unix:") else f"http://{address}", 4)
+    for path in (None, tmp_path / "socket"):
+        with MipServer(None, path) as server:
+            check_answered(server.url, 4)
+
+
+def test_one_connection_or_one_for_each():
+    for flags, n_connections in (([], 1), (["--reconnect"], 3)):
+        with Scripted(PONG) as server:
+            code, lines, _ = ping(server.url, "-c", 3, *flags)
+            assert code == 0 and len(lines) == 3
+        assert server.n_connections == n_connections
+
+
+def test_a_server_that_ends_each_connection():
+    with MipServer(None) as server:
+        code, _, summary = ping(server.url, "-c", 3)
+        assert code == 0 and summary[3] == "3"
+    assert server.n_requests == 3
+
+
+def test_any_answer_of_http_counts():
+    class Nothing(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_error(404)
+
+        def log_message(self, *_):
+            pass
+    with http.server.HTTPServer(("127.0.0.1", 0), Nothing) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            check_answered(f"http://127.0.0.1:{server.server_port}", 2)
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_lost_ones_say_why():
+    # A ping on a connection that was used before is sent again when that ends: hence twice b"".
+    with Scripted(PONG, b"", b"", HEADER.pack(0, ERROR, 2, 0, 0), b"HTTP/1.1", None) as server:
+        code, lines, summary = ping(server.url, "-c", 5, "-W", "200ms")
+    assert code == 0 # one was answered
+    assert ANSWER.fullmatch(lines[0])
+    for line, seq, why in zip(lines[1:], range(2, 6), ("closed", "METHOD", "", "timed out")):
+        assert re.match(f"seq={seq} lost: .*{why}", line), line
+    assert summary.groups()[1:5] == ("5", "1", "4", "80")
+
+
+def test_nobody_there(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        gone = f"tcp://127.0.0.1:{there.getsockname()[1]}"
+    for url, why in ((gone, "Connection refused"), (gone.replace("tcp", "http"), "Connection refused"),
+                     (f"unix://{tmp_path}/none", "No such file")):
+        code, lines, summary = ping(url, "-c", 2)
+        assert code == 1 and len(lines) == 2
+        assert all("lost: " in line and why in line for line in lines)
+        assert summary.groups()[1:5] == ("2", "0", "2", "100") and summary[6] is None
+
+
+def test_a_name_that_is_none():
+    code, lines, _ = ping("tcp://no-such-host.invalid:1", "-c", 1)
+    assert code == 1 and "no-such-host.invalid" in lines[0]
+
+
+def test_quiet_and_json():
+    with MipServer(None) as server:
+        code, lines, summary = ping(server.url, "-q", "-c", 2)
+        assert code == 0 and lines == [] and summary[2] == "2"
+    with Scripted(PONG, b"") as server:
+        done = run("ping", "--json", "-c", 2, "-i", "1ms", server.url)
+        first, second, last = map(json.loads, done.stdout.splitlines())
+        assert done.returncode == 0 and done.stderr == ""
+        assert first["seq"] == 1 and first["time_ms"] >= 0 and set(second) == {"seq", "error"}
+        assert (last["url"], last["sent"], last["answered"], last["lost"]) == (server.url, 2, 1, 1)
+        assert last["min_ms"] == last["avg_ms"] == last["max_ms"] == first["time_ms"]
+        done = run("ping", "--json", "-q", "-c", 1, server.url)
+        assert done.returncode == 1
+        assert json.loads(done.stdout) == {"url": server.url, "sent": 1, "answered": 0, "lost": 1}
+
+
+@pytest.mark.parametrize("number", (signal.SIGINT, signal.SIGTERM))
+@pytest.mark.parametrize("answers", ((PONG,), (PONG, None)), ids=("between", "waiting"))
+def test_a_signal_ends_it_with_the_summary(number, answers):
+    """Between two pings, and while an answer does not come: that ping counts for nothing."""
+    with Scripted(*answers) as server:
+        interval = "1h" if answers == (PONG,) else "1ms"
+        process = subprocess.Popen([binary(), "ping", "-i", interval, "-W", "1h", server.url],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            head = process.stdout.readline(), process.stdout.readline()
+            assert ANSWER.fullmatch(head[1].rstrip()), head
+            process.send_signal(number)
+            out, err = process.communicate(timeout=http1.PATIENCE)
+        finally:
+            process.kill()
+            process.wait()
+        assert (process.returncode, err) == (0, "")
+        assert SUMMARY.fullmatch(out) and "1 sent, 1 answered, 0 lost (0%)" in out
+
+
+@pytest.mark.parametrize("args, says", [
+    ([], "URL is missing"),
+    (["127.0.0.1:9000"], "no scheme"),
+    (["tcp://127.0.0.1"], "port"),
+    (["grpcs://127.0.0.1:1"], "expected"),
+    (["https://127.0.0.1:1"], "does not speak TLS"),
+    (["-c", "-1", "tcp://127.0.0.1:1"], "whole number"),
+    (["-c", "x", "tcp://127.0.0.1:1"], "whole number"),
+    (["-i", "0", "tcp://127.0.0.1:1"], "out of range"),
+    (["-w", "3", "tcp://127.0.0.1:1"], "-W TIME"),
+    (["--count", "1", "--count", "2", "tcp://127.0.0.1:1"], "given twice"),
+    (["tcp://127.0.0.1:1", "more"], "one argument too many"),
+])
+def test_usage_errors(args, says):
+    done = run("ping", *args)
+    assert done.returncode == 2 and done.stdout == "" and says in done.stderr, done.stderr
+
+
+def test_a_full_disk_is_a_failure():
+    with MipServer(None) as server, open("/dev/full", "wb") as full:
+        done = subprocess.run([binary(), "ping", "-c", "3", server.url], stdout=full, text=True,
+                              stderr=subprocess.PIPE, timeout=http1.PATIENCE, check=False)
+    assert done.returncode == 1 and "writing the result" in done.stderr
+
+
+def test_whoever_reads_stops_reading():
+    """`sluice ping … | head -1` ends."""
+    with MipServer(None) as server:
+        process = subprocess.Popen([binary(), "ping", "-i", "1ms", server.url],
+                                   stdout=subprocess.PIPE, restore_signals=True)
+        try:
+            os.read(process.stdout.fileno(), 1)
+            process.stdout.close()
+            assert process.wait(http1.PATIENCE) == -signal.SIGPIPE
+        finally:
+            process.kill()
+            process.wait()
