@@ -15,6 +15,7 @@ static const struct command commands[] = {
     {"serve", cli_serve, "serve models over KServe v2"},
     {"infer", cli_infer, "send one inference request and print the answer"},
     {"ping", cli_ping, "ask a server whether it is there, and how long that takes"},
+    {"bench", cli_bench, "put a model server under load and report what it did"},
 };
 enum { N_COMMANDS = sizeof(commands) / sizeof(*commands) };
 

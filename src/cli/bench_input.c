@@ -1,0 +1,263 @@
+/* One tensor for each input of the model. What belongs to which input is found by name, and every
+ * name must be one of the model's. */
+#include "cli/bench_input.h"
+
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/checked.h"
+#include "cli/bench_fill.h"
+#include "cli/infer_shape.h"
+#include "cli/infer_tensor.h"
+
+_Static_assert((int)SLUICE_FP32 == (int)DT_FP32 && (int)SLUICE_BF16 == (int)DT_BF16,
+               "datatype.def has the public ids");
+
+/* One input while it is made. */
+struct maker {
+    struct arena *arena;
+    const struct bench_options *options;
+    struct tensor_spec spec;
+    bool has_shape;
+    struct shape shape; /* --shape */
+};
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory for inputs");
+}
+
+/* ---- what was said, by name ------------------------------------------------------------------ */
+
+/* Returns: the name of an item NAME=VALUE (or NAME:VALUE, where that may be), and the value. */
+static struct str split(const char *item, bool colon, struct str *value) {
+    *value = str_of(item);
+    struct str name = str_cut(value, '=');
+    if (!value->ptr && colon) {
+        *value = str_of(item);
+        name = str_cut(value, ':');
+    }
+    return name;
+}
+
+/* Returns: the one item for `name`, or NULL. */
+static const char *find(const struct option_texts *texts, bool colon, struct str name) {
+    struct str value;
+    for (size_t i = 0; i < texts->n; i++) {
+        if (str_eq(split(texts->items[i], colon, &value), name) && value.ptr) {
+            return texts->items[i];
+        }
+    }
+    return NULL;
+}
+
+/* Every item must have the form, name an input of the model, and do so once. */
+static enum status check_names(const char *flag, const char *form, bool colon,
+                               const struct option_texts *texts, const sluice_model_metadata *model,
+                               struct error *err) {
+    for (size_t i = 0; i < texts->n; i++) {
+        struct str value, name = split(texts->items[i], colon, &value);
+        bool known = false;
+        for (size_t k = 0; k < model->n_inputs; k++) {
+            known = known || str_is(name, model->inputs[k].name);
+        }
+        if (!value.ptr) {
+            return error_set(err, ST_BAD_CONFIG, "--%s %s: expected %s", flag, texts->items[i],
+                             form);
+        }
+        if (!known) {
+            return error_set(err, ST_BAD_CONFIG,
+                             "--%s %s: model \"%s\" has no input \"%.*s\" (the first it has is "
+                             "\"%s\")",
+                             flag, texts->items[i], model->name, STR_ARG(name),
+                             model->n_inputs > 0 ? model->inputs[0].name : "");
+        }
+        if (find(texts, colon, name) != texts->items[i]) {
+            return error_set(err, ST_BAD_CONFIG, "--%s is given twice for input \"%.*s\"", flag,
+                             STR_ARG(name));
+        }
+    }
+    return ST_OK;
+}
+
+/* ---- shapes ---------------------------------------------------------------------------------- */
+
+static bool is_open(struct shape spec, size_t i) {
+    return i < spec.rank && spec.dims[i] < 0;
+}
+
+/* The model's shape with its open dimensions filled in: the first is the batch, the others come
+ * from --shape, or are 1. */
+static enum status choose_shape(const struct maker *maker, struct shape *out, struct error *err) {
+    struct shape spec = maker->spec.shape, said = maker->shape;
+    char a[SHAPE_TEXT_BYTES], b[SHAPE_TEXT_BYTES];
+    bool batched = is_open(spec, 0);
+    int64_t batch = (int64_t)maker->options->batch;
+    int64_t *dims = arena_calloc(maker->arena, spec.rank, sizeof(*dims));
+    if (!dims) {
+        return no_memory(err);
+    }
+    size_t n_missing = maker->has_shape && said.rank < spec.rank ? 1 : 0;
+    for (size_t i = 0; i < spec.rank; i++) {
+        dims[i] = is_open(spec, i) ? (i == 0 ? batch : 1) : spec.dims[i];
+        if (maker->has_shape && i >= n_missing && i - n_missing < said.rank) {
+            dims[i] = said.dims[i - n_missing];
+        }
+    }
+    *out = (struct shape){dims, spec.rank};
+    if (maker->has_shape && (said.rank + n_missing != spec.rank || (n_missing && !batched) ||
+                             !shape_matches(*out, spec))) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "--shape for input \"%.*s\": %s does not fit the model's %s",
+                         STR_ARG(maker->spec.name), shape_print(said, a), shape_print(spec, b));
+    }
+    if (batch != 1 && (!batched || dims[0] != batch)) {
+        return error_set(
+            err, ST_BAD_CONFIG, "--batch %lld: the first dimension of input \"%.*s\" is %lld%s",
+            (long long)batch, STR_ARG(maker->spec.name), spec.rank > 0 ? (long long)dims[0] : 1,
+            batched ? " as --shape says" : "; the model takes no batches");
+    }
+    return ST_OK;
+}
+
+/* ---- one input ------------------------------------------------------------------------------- */
+
+/* Repeats what is one element of a batch until there are as many as wanted. */
+static enum status repeat_copy(const struct maker *maker, struct shape *shape, struct str *bytes,
+                               struct error *err) {
+    size_t times = (size_t)maker->options->batch, n_bytes;
+    if (times == 1 || (shape->rank > 0 && shape->dims[0] == (int64_t)times)) {
+        return ST_OK;
+    }
+    if (!is_open(maker->spec.shape, 0) || shape->dims[0] != 1) {
+        return error_set(
+            err, ST_BAD_CONFIG,
+            "--batch %zu: input \"%.*s\" was given with a first dimension of %lld; give "
+            "one element, or all",
+            times, STR_ARG(maker->spec.name), shape->rank > 0 ? (long long)shape->dims[0] : 1);
+    }
+    int64_t *dims = arena_calloc(maker->arena, shape->rank, sizeof(*dims));
+    char *all =
+        checked_mul(times, bytes->len, &n_bytes) ? arena_alloc(maker->arena, n_bytes) : NULL;
+    if (!dims || !all) {
+        return no_memory(err);
+    }
+    memcpy(dims, shape->dims, shape->rank * sizeof(*dims));
+    dims[0] = (int64_t)times;
+    for (size_t i = 0; i < times; i++) {
+        memcpy(all + i * bytes->len, bytes->ptr, bytes->len);
+    }
+    *shape = (struct shape){dims, shape->rank};
+    *bytes = str_make(all, n_bytes);
+    return ST_OK;
+}
+
+static enum status gather_copy(struct arena *arena, const struct tensor *tensor, struct str *out,
+                               struct error *err) {
+    struct buf all;
+    buf_init(&all, arena, tensor->n_bytes);
+    for (size_t i = 0; i < tensor->n_pieces; i++) {
+        buf_add(&all, tensor->pieces[i].data, tensor->pieces[i].n_bytes);
+    }
+    *out = buf_str(&all);
+    return all.failed ? no_memory(err) : ST_OK;
+}
+
+static enum status read_given(const struct maker *maker, const char *argument,
+                              enum datatype *datatype, struct shape *shape, struct str *bytes,
+                              struct error *err) {
+    struct infer_source source;
+    struct tensor tensor;
+    struct infer_known known = {
+        .has_shape = maker->has_shape, .shape = maker->shape, .spec = &maker->spec};
+    enum status status = infer_source_read(maker->arena, argument, &source, err);
+    if (status == ST_OK) {
+        status = infer_tensor_make(maker->arena, &source, &known, &tensor, err);
+    }
+    if (status == ST_OK) {
+        status = gather_copy(maker->arena, &tensor, bytes, err);
+    }
+    if (status == ST_OK) {
+        *datatype = tensor.datatype;
+        *shape = tensor.shape;
+        status = repeat_copy(maker, shape, bytes, err);
+    }
+    return status;
+}
+
+static enum status make_input(const struct maker *maker, struct bench_random *random,
+                              sluice_tensor *out, struct error *err) {
+    struct bench_fill fill = {.zeros = maker->options->data == BENCH_DATA_ZEROS,
+                              .text_size = maker->options->text_size,
+                              .random = random};
+    const char *given = find(&maker->options->inputs, false, maker->spec.name);
+    enum datatype datatype = maker->spec.datatype;
+    struct shape shape;
+    struct str bytes;
+    enum status status;
+    if (given) {
+        status = read_given(maker, given, &datatype, &shape, &bytes, err);
+    } else {
+        status = choose_shape(maker, &shape, err);
+        if (status == ST_OK &&
+            bench_fill(maker->arena, &fill, datatype, shape, &bytes, err) != ST_OK) {
+            status = error_prefix(err, "input \"%.*s\"", STR_ARG(maker->spec.name));
+        }
+    }
+    if (status != ST_OK) {
+        return status;
+    }
+    *out = (sluice_tensor){.name = maker->spec.name.ptr,
+                           .datatype = (sluice_datatype)datatype,
+                           .dims = shape.dims,
+                           .rank = shape.rank,
+                           .data = bytes.ptr,
+                           .n_bytes = bytes.len};
+    return ST_OK;
+}
+
+/* A maker for input `from`, its name copied: metadata lives only until the next call. */
+static enum status begin_input(struct maker *maker, const sluice_tensor_spec *from,
+                               struct error *err) {
+    struct str name = arena_dup(maker->arena, str_of(from->name));
+    int64_t *dims = arena_calloc(maker->arena, from->rank, sizeof(*dims));
+    if (!name.ptr || !dims) {
+        return no_memory(err);
+    }
+    memcpy(dims, from->dims, from->rank * sizeof(*dims));
+    maker->spec = (struct tensor_spec){
+        .name = name, .datatype = (enum datatype)from->datatype, .shape = {dims, from->rank}};
+    const char *item = find(&maker->options->shapes, true, name);
+    struct str text;
+    maker->has_shape = item != NULL;
+    if (item) {
+        (void)split(item, true, &text);
+        if (infer_shape_parse(maker->arena, text, &maker->shape, err) != ST_OK) {
+            return error_prefix(err, "--shape %.*s", STR_ARG(name));
+        }
+    }
+    return ST_OK;
+}
+
+enum status bench_inputs_make(struct arena *arena, const struct bench_options *options,
+                              const sluice_model_metadata *model, const sluice_tensor **out,
+                              size_t *n, struct error *err) {
+    sluice_tensor *made = arena_calloc(arena, model->n_inputs, sizeof(*made));
+    enum status status = made ? ST_OK : no_memory(err);
+    if (status == ST_OK) {
+        status = check_names("input", "NAME=SOURCE", false, &options->inputs, model, err);
+    }
+    if (status == ST_OK) {
+        status = check_names("shape", "NAME=DIMS", true, &options->shapes, model, err);
+    }
+    for (size_t i = 0; i < model->n_inputs && status == ST_OK; i++) {
+        struct bench_random random = {.state = options->seed + i};
+        struct maker maker = {.arena = arena, .options = options};
+        status = begin_input(&maker, &model->inputs[i], err);
+        if (status == ST_OK) {
+            status = make_input(&maker, &random, &made[i], err);
+        }
+    }
+    *out = made;
+    *n = model->n_inputs;
+    return status;
+}

@@ -1,0 +1,391 @@
+/* The loop of one thread. A connection is in one of three states; the loop advances those whose
+ * socket is ready or whose time has come, and lets free ones begin what is due.
+ *
+ * A socket is armed for one event at a time (EPOLLONESHOT): a connection between requests wakes
+ * nobody, and one that was opened anew under the same number is noticed when it is armed. */
+#include "cli/bench_load.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "loop/clock.h"
+
+enum {
+    MAX_EVENTS = 256,
+    SCAN_NS = 10 * 1000 * 1000,  /* how exact timeouts and rests are */
+    REST_NS = 100 * 1000 * 1000, /* of a connection that failed, so that a server that is gone is
+                                    not asked a million times */
+    MAX_WAIT_NS = 50 * 1000 * 1000,
+};
+
+enum conn_state {
+    CONN_FREE,    /* may begin a request */
+    CONN_BUSY,    /* waits for an answer */
+    CONN_RESTING, /* failed; may begin again at due_ns */
+};
+
+struct conn {
+    void *connection; /* of the protocol; NULL: none yet */
+    enum conn_state state;
+    int fd; /* registered with epoll, as far as is known */
+    bool measured;
+    uint64_t begun_ns; /* or should have begun */
+    uint64_t due_ns;   /* busy: step then at the latest; resting: until then */
+    struct conn *next_free;
+};
+
+struct bench_load {
+    struct bench_step_state *step;
+    struct bench_load_options options;
+    struct bench_pace pace;
+    int epoll;
+    struct conn *conns;
+    struct conn *free;      /* the one used last is first, so that no more are used than needed */
+    uint64_t free_since_ns; /* when there last was none free and one became it */
+    unsigned n_busy, n_resting;
+    uint64_t scan_ns; /* when to look at all connections again */
+    bool ended;       /* nothing begins any more */
+    bool no_pwait2;   /* the kernel has no epoll_pwait2 */
+    struct bench_stats stats;
+};
+
+/* ---- making one ------------------------------------------------------------------------------ */
+
+enum status bench_load_new(struct bench_step_state *step, const struct bench_load_options *options,
+                           struct bench_load **out, struct error *err) {
+    struct bench_load *load = calloc(1, sizeof(*load));
+    *out = NULL;
+    if (load) {
+        load->epoll = -1;
+        load->conns = calloc(options->n_connections, sizeof(*load->conns));
+    }
+    if (!load || !load->conns) {
+        bench_load_free(load);
+        return error_set(err, ST_NO_MEMORY, "no memory for %u connections", options->n_connections);
+    }
+    load->step = step;
+    load->options = *options;
+    load->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (load->epoll < 0) {
+        bench_load_free(load);
+        return error_set(err, ST_IO, "no epoll descriptor could be made");
+    }
+    for (unsigned i = options->n_connections; i-- > 0;) {
+        load->conns[i].fd = -1;
+        load->conns[i].next_free = load->free;
+        load->free = &load->conns[i];
+    }
+    if (options->rate > 0) {
+        bench_pace_init(&load->pace, options->rate, options->arrival, options->seed,
+                        options->start_ns);
+    }
+    *out = load;
+    return ST_OK;
+}
+
+static void drop_connection(struct bench_load *load, struct conn *conn) {
+    if (conn->connection) {
+        load->step->call->protocol->close(conn->connection);
+        conn->connection = NULL;
+    }
+}
+
+void bench_load_free(struct bench_load *load) {
+    if (!load) {
+        return;
+    }
+    for (unsigned i = 0; load->conns && i < load->options.n_connections; i++) {
+        drop_connection(load, &load->conns[i]);
+    }
+    if (load->epoll >= 0) {
+        close(load->epoll);
+    }
+    free(load->conns);
+    free(load);
+}
+
+const struct bench_stats *bench_load_stats(const struct bench_load *load) {
+    return &load->stats;
+}
+
+/* ---- one connection -------------------------------------------------------------------------- */
+
+static void become_free(struct bench_load *load, struct conn *conn, uint64_t now) {
+    if (!load->free) {
+        load->free_since_ns = now;
+    }
+    conn->state = CONN_FREE;
+    conn->next_free = load->free;
+    load->free = conn;
+}
+
+static void become_resting(struct bench_load *load, struct conn *conn, uint64_t now) {
+    conn->state = CONN_RESTING;
+    conn->due_ns = now + REST_NS;
+    load->n_resting++;
+}
+
+/* Asks to be woken once, for what the connection waits for. */
+static void arm(struct bench_load *load, struct conn *conn) {
+    sluice_client_waiting waiting = {.size = sizeof(waiting)};
+    load->step->call->protocol->wait(conn->connection, &waiting);
+    uint64_t now = clock_now_ns();
+    conn->due_ns = waiting.timeout_ns < UINT64_MAX - now ? now + waiting.timeout_ns : UINT64_MAX;
+    if (waiting.fd < 0) { /* the time alone counts */
+        load->scan_ns = conn->due_ns < load->scan_ns ? conn->due_ns : load->scan_ns;
+        return;
+    }
+    struct epoll_event event = {.events = (uint32_t)EPOLLONESHOT |
+                                          (waiting.read ? (uint32_t)EPOLLIN : 0) |
+                                          (waiting.write ? (uint32_t)EPOLLOUT : 0),
+                                .data.ptr = conn};
+    int op = waiting.fd == conn->fd ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    conn->fd = waiting.fd;
+    if (epoll_ctl(load->epoll, op, waiting.fd, &event) == 0) {
+        return;
+    }
+    /* The same number, but a new socket; or the other way round. */
+    op = op == EPOLL_CTL_MOD ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+    if ((errno != ENOENT && errno != EEXIST) ||
+        epoll_ctl(load->epoll, op, waiting.fd, &event) != 0) {
+        conn->due_ns = now; /* without epoll it is looked at now and then */
+    }
+}
+
+static void succeed(struct bench_load *load, struct conn *conn, uint64_t now, uint64_t n_bytes) {
+    struct bench_step_state *step = load->step;
+    struct bench_stats *stats = &load->stats;
+    bench_count(&stats->n_answered, 1);
+    if (conn->measured) {
+        bench_stats_success(stats, now > conn->begun_ns ? now - conn->begun_ns : 0);
+    }
+    if (now >= step->from_ns && now < atomic_load_explicit(&step->until_ns, memory_order_relaxed)) {
+        stats->n_in_window++;
+        stats->n_bytes_in_window += step->call->n_bytes + n_bytes;
+    }
+}
+
+/* The request is over, well or badly. */
+static void end_request(struct bench_load *load, struct conn *conn, sluice_client_status status,
+                        sluice_client_error *error) {
+    const struct bench_call *call = load->step->call;
+    uint64_t now = clock_now_ns(), n_bytes = 0;
+    load->n_busy--;
+    load->stats.last_ns = now;
+    if (status == SLUICE_CLIENT_OK) {
+        status = call->protocol->take(conn->connection, call, &n_bytes, error);
+    }
+    if (load->step->reconnect) {
+        drop_connection(load, conn);
+    }
+    if (status == SLUICE_CLIENT_OK) {
+        succeed(load, conn, now, n_bytes);
+        become_free(load, conn, now);
+        return;
+    }
+    bench_stats_failure(&load->stats, error, conn->measured);
+    if (status == SLUICE_CLIENT_REFUSED || status == SLUICE_CLIENT_TIMEOUT) {
+        become_free(load, conn, now);
+    } else {
+        become_resting(load, conn, now);
+    }
+}
+
+/* Goes on as far as possible without waiting. */
+static void advance(struct bench_load *load, struct conn *conn) {
+    sluice_client_error error = {.mip_error = -1};
+    sluice_client_status status = load->step->call->protocol->step(conn->connection, &error);
+    if (status == SLUICE_CLIENT_AGAIN) {
+        arm(load, conn);
+    } else {
+        end_request(load, conn, status, &error);
+    }
+}
+
+/* Begins a request that should begin at `begun_ns`, on a free connection. */
+static void begin_request(struct bench_load *load, uint64_t begun_ns) {
+    const struct bench_call *call = load->step->call;
+    struct conn *conn = load->free;
+    sluice_client_error error = {.mip_error = -1};
+    sluice_client_status status = SLUICE_CLIENT_OK;
+    load->free = conn->next_free;
+    load->n_busy++;
+    conn->state = CONN_BUSY;
+    conn->begun_ns = begun_ns;
+    conn->measured = begun_ns >= load->step->from_ns;
+    if (!conn->connection) {
+        conn->fd = -1;
+        status = call->protocol->open(call, &conn->connection, &error);
+    }
+    if (status == SLUICE_CLIENT_OK) {
+        status = call->protocol->start(conn->connection, call, &error);
+    }
+    if (status == SLUICE_CLIENT_OK || status == SLUICE_CLIENT_AGAIN) {
+        advance(load, conn);
+    } else {
+        end_request(load, conn, status, &error);
+    }
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+/* May a request begin that should at `at_ns`? Where they are counted, it takes one of those
+ * left. */
+static bool may_begin(struct bench_load *load, uint64_t at_ns) {
+    struct bench_step_state *step = load->step;
+    if (at_ns >= atomic_load_explicit(&step->until_ns, memory_order_relaxed)) {
+        return false;
+    }
+    return !step->counted || at_ns < step->from_ns ||
+           atomic_fetch_sub_explicit(&step->n_left, 1, memory_order_relaxed) > 0;
+}
+
+/* A closed loop: whoever is free begins. */
+static void begin_closed(struct bench_load *load) {
+    while (load->free) {
+        uint64_t now = clock_now_ns();
+        if (!may_begin(load, now)) {
+            return;
+        }
+        begin_request(load, now);
+    }
+}
+
+/* An open loop: what is due begins, if a connection is free. */
+static void begin_open(struct bench_load *load) {
+    uint64_t due;
+    while (load->free) {
+        uint64_t now = clock_now_ns(), next = bench_pace_next_ns(&load->pace);
+        if (next > now || !may_begin(load, next) || !bench_pace_take(&load->pace, now, &due)) {
+            return;
+        }
+        if (due >= load->step->from_ns) {
+            uint64_t could = due > load->free_since_ns ? due : load->free_since_ns;
+            bench_histogram_add(&load->stats.lag, now > could ? now - could : 0);
+        }
+        begin_request(load, due);
+    }
+}
+
+static void begin_due(struct bench_load *load) {
+    if (load->ended) {
+        return;
+    }
+    if (load->options.rate > 0) {
+        begin_open(load);
+    } else {
+        begin_closed(load);
+    }
+}
+
+/* Looks at every connection for what no event says: timeouts and the end of rests. */
+static void scan(struct bench_load *load, uint64_t now) {
+    load->scan_ns = now + SCAN_NS;
+    for (unsigned i = 0; i < load->options.n_connections; i++) {
+        struct conn *conn = &load->conns[i];
+        if (conn->state == CONN_BUSY && conn->due_ns <= now) {
+            advance(load, conn);
+        } else if (conn->state == CONN_RESTING && conn->due_ns <= now) {
+            load->n_resting--;
+            become_free(load, conn, now);
+        }
+    }
+}
+
+/* How long nothing can be due. */
+static uint64_t wait_ns(const struct bench_load *load) {
+    uint64_t now = clock_now_ns(), until = now + MAX_WAIT_NS;
+    uint64_t end = atomic_load_explicit(&load->step->until_ns, memory_order_relaxed);
+    if (!load->ended && end < until) {
+        until = end;
+    }
+    if ((load->n_busy > 0 || load->n_resting > 0) && load->scan_ns < until) {
+        until = load->scan_ns;
+    }
+    if (load->options.rate > 0 && !load->ended && load->free &&
+        bench_pace_next_ns(&load->pace) < until) {
+        until = bench_pace_next_ns(&load->pace);
+    }
+    return until > now ? until - now : 0;
+}
+
+static int wait_for_events(struct bench_load *load, struct epoll_event *events) {
+    uint64_t ns = wait_ns(load);
+    struct timespec timeout = {.tv_sec = 0, .tv_nsec = (long)ns};
+    if (!load->no_pwait2) {
+        int n = epoll_pwait2(load->epoll, events, MAX_EVENTS, &timeout, NULL);
+        if (n >= 0 || errno != ENOSYS) {
+            return n;
+        }
+        load->no_pwait2 = true;
+    }
+    /* Linux before 5.11: the last millisecond is spent asking, so as not to be late. */
+    return epoll_wait(load->epoll, events, MAX_EVENTS, (int)(ns / 1000000));
+}
+
+/* What was due until the end and never began. */
+static void count_unsent(struct bench_load *load) {
+    uint64_t due, until = atomic_load_explicit(&load->step->until_ns, memory_order_relaxed);
+    if (load->options.rate == 0 || load->step->counted) {
+        return;
+    }
+    while (bench_pace_next_ns(&load->pace) < until && bench_pace_take(&load->pace, until, &due)) {
+        load->stats.n_unsent += due >= load->step->from_ns;
+    }
+}
+
+/* May the thread end? Not before the last answer has come, or is given up. */
+static bool is_over(struct bench_load *load, uint64_t now) {
+    const struct bench_step_state *step = load->step;
+    load->ended = load->ended ||
+                  now >= atomic_load_explicit(&step->until_ns, memory_order_relaxed) ||
+                  (step->counted && atomic_load_explicit(&step->n_left, memory_order_relaxed) <= 0);
+    if (load->ended && load->n_busy > 0 &&
+        now >= atomic_load_explicit(&step->give_up_ns, memory_order_relaxed)) {
+        load->stats.n_abandoned += load->n_busy;
+        return true;
+    }
+    return load->ended && load->n_busy == 0;
+}
+
+static uint64_t cpu_now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void bench_load_run(struct bench_load *load) {
+    struct epoll_event events[MAX_EVENTS];
+    bool measuring = false;
+    /* Sleeps end when they should, not up to 50 us later. */
+    (void)prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+    for (;;) {
+        uint64_t now = clock_now_ns();
+        if (!measuring && now >= load->step->from_ns) {
+            measuring = true;
+            load->stats.cpu_ns = cpu_now_ns();
+        }
+        begin_due(load);
+        if (is_over(load, now)) {
+            break;
+        }
+        int n = wait_for_events(load, events);
+        for (int i = 0; i < n; i++) {
+            struct conn *conn = events[i].data.ptr;
+            if (conn->state == CONN_BUSY) {
+                advance(load, conn);
+                begin_due(load);
+            }
+        }
+        now = clock_now_ns();
+        if (now >= load->scan_ns) {
+            scan(load, now);
+        }
+    }
+    load->stats.cpu_ns = measuring ? cpu_now_ns() - load->stats.cpu_ns : 0;
+    count_unsent(load);
+}

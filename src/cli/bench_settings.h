@@ -1,0 +1,31 @@
+/* The options of `sluice bench`, made from bench.def, and the plan that follows from them. */
+#ifndef SLUICE_CLI_BENCH_SETTINGS_H
+#define SLUICE_CLI_BENCH_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cli/bench_plan.h"
+#include "cli/options.h"
+
+enum bench_form { BENCH_FORM_BINARY, BENCH_FORM_JSON, BENCH_FORM_RAW };
+enum bench_data { BENCH_DATA_RANDOM, BENCH_DATA_ZEROS };
+
+/* One member per row, named by its first column. */
+struct bench_options {
+#define OPTION(field, name, alias, type, ...) OPTION_STORE_##type field;
+#include "cli/bench.def"
+#undef OPTION
+};
+
+struct bench_settings {
+    struct bench_options options;
+    const char *model; /* NULL: none */
+    struct bench_plan plan;
+    struct str command_line; /* as a shell would take it */
+};
+
+/* Reads the arguments; as serve_settings_read. */
+int bench_settings_read(int argc, char **argv, struct arena *arena, struct bench_settings *out);
+
+#endif

@@ -1,0 +1,107 @@
+/* Counting successes, and failures by reason. */
+#include "cli/bench_stats.h"
+
+#include <string.h>
+
+#include "base/utf8.h"
+
+void bench_stats_success(struct bench_stats *stats, uint64_t latency_ns) {
+    bench_histogram_add(&stats->latency, latency_ns);
+}
+
+/* Failures with the same codes are of one reason, whatever their words. */
+static struct bench_failure *find(struct bench_stats *stats, sluice_client_status status,
+                                  int32_t http_status, int32_t mip_error) {
+    for (size_t i = 0; i < stats->n_failures; i++) {
+        struct bench_failure *failure = &stats->failures[i];
+        if (failure->status == status && failure->http_status == http_status &&
+            failure->mip_error == mip_error) {
+            return failure;
+        }
+    }
+    return NULL;
+}
+
+/* Beyond the last kind all are counted as that. */
+static void count(struct bench_stats *stats, const struct bench_failure *row) {
+    struct bench_failure *failure = find(stats, row->status, row->http_status, row->mip_error);
+    if (!failure && stats->n_failures < BENCH_FAILURE_KINDS) {
+        failure = &stats->failures[stats->n_failures++];
+        *failure = *row;
+        failure->count = 0;
+    }
+    if (!failure) {
+        failure = &stats->failures[BENCH_FAILURE_KINDS - 1];
+    }
+    failure->count += row->count;
+}
+
+void bench_stats_failure(struct bench_stats *stats, const sluice_client_error *error,
+                         bool measured) {
+    bench_count(&stats->n_refused, 1);
+    if (!measured) {
+        return;
+    }
+    struct bench_failure row = {.status = error->status,
+                                .http_status = error->http_status,
+                                .mip_error = error->mip_error,
+                                .count = 1};
+    stats->n_failed++;
+    if (find(stats, row.status, row.http_status, row.mip_error) == NULL) {
+        size_t n = utf8_valid_prefix(error->text, strnlen(error->text, sizeof(row.first) - 1));
+        memcpy(row.first, error->text, n); /* no half character at its end */
+    }
+    count(stats, &row);
+}
+
+void bench_stats_merge(struct bench_stats *into, const struct bench_stats *from) {
+    bench_histogram_merge(&into->latency, &from->latency);
+    bench_histogram_merge(&into->lag, &from->lag);
+    into->n_failed += from->n_failed;
+    into->n_unsent += from->n_unsent;
+    into->n_abandoned += from->n_abandoned;
+    into->n_in_window += from->n_in_window;
+    into->n_bytes_in_window += from->n_bytes_in_window;
+    into->cpu_ns += from->cpu_ns;
+    into->last_ns = from->last_ns > into->last_ns ? from->last_ns : into->last_ns;
+    bench_count(&into->n_answered, bench_counted(&from->n_answered));
+    bench_count(&into->n_refused, bench_counted(&from->n_refused));
+    for (size_t i = 0; i < from->n_failures; i++) {
+        count(into, &from->failures[i]);
+    }
+}
+
+void bench_failure_print(struct buf *out, const struct bench_failure *failure) {
+    static const char *const mip[] = {
+        [SLUICE_MIP_PROTOCOL] = "PROTOCOL", [SLUICE_MIP_SUBTYPE] = "SUBTYPE",
+        [SLUICE_MIP_METHOD] = "METHOD",     [SLUICE_MIP_MEMORY] = "MEMORY",
+        [SLUICE_MIP_SHAPE] = "SHAPE",       [SLUICE_MIP_INTERNAL] = "INTERNAL"};
+    static const struct {
+        sluice_client_status status;
+        const char *text;
+    } rows[] = {
+        {SLUICE_CLIENT_INVALID, "could not be sent"},
+        {SLUICE_CLIENT_UNREACHABLE, "connection failed"},
+        {SLUICE_CLIENT_TIMEOUT, "timeout"},
+        {SLUICE_CLIENT_BROKEN, "broken answer"},
+        {SLUICE_CLIENT_REFUSED, "refused"},
+        {SLUICE_CLIENT_NO_MEMORY, "no memory"},
+        {SLUICE_CLIENT_NO_ROOM, "no room"},
+    };
+    if (failure->status == SLUICE_CLIENT_REFUSED && failure->http_status > 0) {
+        buf_printf(out, "HTTP %d", (int)failure->http_status);
+        return;
+    }
+    if (failure->status == SLUICE_CLIENT_REFUSED && failure->mip_error >= 0 &&
+        (size_t)failure->mip_error < sizeof(mip) / sizeof(*mip)) {
+        buf_printf(out, "MIP %s", mip[failure->mip_error]);
+        return;
+    }
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        if (rows[i].status == failure->status) {
+            buf_add_str(out, str_of(rows[i].text));
+            return;
+        }
+    }
+    buf_printf(out, "status %d", (int)failure->status);
+}
