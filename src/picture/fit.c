@@ -7,12 +7,17 @@ static struct weights_axis whole(uint32_t n_in, uint32_t n_out) {
     return (struct weights_axis){.n_in = n_in, .from = 0, .to = n_in, .n_out = n_out};
 }
 
-/* `length` around the centre. Pillow keeps the ends of its window as floats, and which samples are
- * in reach can depend on it. */
+/* `length` around the centre, within the picture whatever rounding did to it. Pillow keeps the ends
+ * of its window as floats, and which samples are in reach can depend on it; but none is left of a
+ * window so narrow that floats do not tell its ends apart. */
 static struct weights_axis middle(uint32_t n_in, double length, uint32_t n_out) {
-    double from = (n_in - length) * 0.5;
-    return (struct weights_axis){
-        .n_in = n_in, .from = (float)from, .to = (float)(from + length), .n_out = n_out};
+    double from = fmax(0, (n_in - length) * 0.5);
+    double to = fmin(n_in, from + length);
+    if ((float)from < (float)to) {
+        from = (float)from;
+        to = (float)to;
+    }
+    return (struct weights_axis){.n_in = n_in, .from = from, .to = to, .n_out = n_out};
 }
 
 static struct fit crop(uint32_t width, uint32_t height, uint32_t to_width, uint32_t to_height) {
