@@ -15,6 +15,8 @@ prefix ?= $(PREFIX)
 bindir ?= $(prefix)/bin
 libdir ?= $(prefix)/lib
 includedir ?= $(prefix)/include
+# A folder as seen from the prefix, where it lies there: `cmake --install --prefix` can still move it.
+within_prefix = $(patsubst $(prefix)/%,%,$(1))
 
 .PHONY: all bootstrap tools test unit scenario interop demo soak clang valgrind asan tsan fuzz bench \
 	lint fmt docs test-setup install clean help build-clang build-asan build-tsan build-fuzz
@@ -130,8 +132,10 @@ test-setup: ## try the README's commands in bare Debian 12 and 13 (root; a quart
 	@tools/test-setup
 
 install: all ## PREFIX, DESTDIR, bindir, libdir, includedir as usual
-	@$(CONFIGURE) -B $(BUILD) -DCMAKE_INSTALL_PREFIX=$(prefix) -DCMAKE_INSTALL_BINDIR=$(bindir) \
-		-DCMAKE_INSTALL_LIBDIR=$(libdir) -DCMAKE_INSTALL_INCLUDEDIR=$(includedir) >/dev/null
+	@$(CONFIGURE) -B $(BUILD) -DCMAKE_INSTALL_PREFIX=$(prefix) \
+		-DCMAKE_INSTALL_BINDIR=$(call within_prefix,$(bindir)) \
+		-DCMAKE_INSTALL_LIBDIR=$(call within_prefix,$(libdir)) \
+		-DCMAKE_INSTALL_INCLUDEDIR=$(call within_prefix,$(includedir)) >/dev/null
 	@$(NINJA) -C $(BUILD) --quiet
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD)
 

@@ -91,9 +91,14 @@ def compilers():
     return [[["gcc"], ["g++"]], clang]
 
 
+def libdir(prefix):
+    """Where the libraries are: lib/, or what the build under test was told last."""
+    return prefix / cached("CMAKE_INSTALL_LIBDIR")
+
+
 def pkg_config(prefix, *args):
     """Asks for sluice.pc of that prefix, and only there. Returns: its words."""
-    env = os.environ | {"PKG_CONFIG_LIBDIR": str(prefix / "lib" / "pkgconfig")}
+    env = os.environ | {"PKG_CONFIG_LIBDIR": str(libdir(prefix) / "pkgconfig")}
     return subprocess.run(["pkg-config", *args, "sluice"], check=True, text=True, env=env,
                           stdout=subprocess.PIPE).stdout.split()
 
@@ -128,7 +133,7 @@ def test_programs_with_pkg_config(installed, client_server, tmp_path):
         subprocess.run([*compiler, source, "-o", tmp_path / "shared", *flags], check=True)
         assert "libsluice.so.0" in needed(tmp_path / "shared")
         run_outside(tmp_path / "shared", client_server.address,
-                    LD_LIBRARY_PATH=str(installed / "lib"))
+                    LD_LIBRARY_PATH=str(libdir(installed)))
 
 
 def test_static_programs_with_pkg_config(installed, client_server, tmp_path):
@@ -222,7 +227,7 @@ EXAMPLES = os.path.join(server.ROOT, "examples", "client")
 def build_as_told(command, installed, folder):
     """Runs a page's `cc …` in a shell, with the compiler and the prefix of this test."""
     compiler = compilers()[0][0]
-    env = os.environ | {"PKG_CONFIG_PATH": str(installed / "lib" / "pkgconfig")}
+    env = os.environ | {"PKG_CONFIG_PATH": str(libdir(installed) / "pkgconfig")}
     subprocess.run(["sh", "-ec", " ".join([*compiler, *WARNINGS, command.removeprefix("cc ")])],
                    check=True, cwd=folder, env=env)
 
@@ -241,7 +246,7 @@ def test_the_first_program_of_the_page(installed, start_server, tmp_path):
     command = re.search(r"^(cc first\.c .*) && \./first$", page, re.MULTILINE)[1]
     build_as_told(command, installed, tmp_path)
     done = subprocess.run([tmp_path / "first"], text=True, check=True, stdout=subprocess.PIPE,
-                          env=os.environ | {"LD_LIBRARY_PATH": str(installed / "lib")},
+                          env=os.environ | {"LD_LIBRARY_PATH": str(libdir(installed))},
                           timeout=http1.PATIENCE)
     assert done.stdout == "OUT: 12 bytes\n"
 
