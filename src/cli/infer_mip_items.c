@@ -77,19 +77,19 @@ static struct item_kind *next_kind(struct item_kind kinds[N_KINDS]) {
     return first;
 }
 
-enum status infer_items_read(struct arena *arena, const struct infer_settings *settings,
-                             struct infer_items *out, struct error *err) {
-    struct item_kind kinds[N_KINDS] = {{SLUICE_MIP_IMAGE, "image", &settings->images, 0},
-                                       {SLUICE_MIP_TEXT, "text", &settings->texts, 0},
-                                       {SLUICE_MIP_JSON, "json", &settings->jsons, 0}};
+enum status infer_items_collect(struct arena *arena, const struct infer_item_flags *flags,
+                                struct infer_items *out, struct error *err) {
+    struct item_kind kinds[N_KINDS] = {{SLUICE_MIP_IMAGE, "image", flags->images, 0},
+                                       {SLUICE_MIP_TEXT, "text", flags->texts, 0},
+                                       {SLUICE_MIP_JSON, flags->json_flag, flags->jsons, 0}};
     struct item_kind *kind;
-    size_t n = settings->images.n + settings->texts.n + settings->jsons.n;
-    if (n / settings->n_inputs > MIP_MAX_BATCH) {
+    size_t n = flags->images->n + flags->texts->n + flags->jsons->n;
+    if (n / flags->n_inputs > MIP_MAX_BATCH) {
         return error_set(err, ST_BAD_CONFIG, "a request has at most %d elements, these are %zu",
-                         MIP_MAX_BATCH, n / (size_t)settings->n_inputs);
+                         MIP_MAX_BATCH, n / (size_t)flags->n_inputs);
     }
-    *out = (struct infer_items){.n_inputs = (uint32_t)settings->n_inputs,
-                                .batch = (uint32_t)(n / settings->n_inputs)};
+    *out = (struct infer_items){.n_inputs = (uint32_t)flags->n_inputs,
+                                .batch = (uint32_t)(n / flags->n_inputs)};
     out->items = arena_calloc(arena, n, sizeof(*out->items));
     out->files = arena_calloc(arena, n, sizeof(*out->files));
     if (!out->items || !out->files) {
@@ -97,9 +97,20 @@ enum status infer_items_read(struct arena *arena, const struct infer_settings *s
     }
     enum status status = ST_OK;
     while (status == ST_OK && (kind = next_kind(kinds))) {
-        status = read_item(arena, kind, kind->texts->items[kind->next++], settings->max_input_size,
+        status = read_item(arena, kind, kind->texts->items[kind->next++], flags->max_input_size,
                            &out->items[out->n], &out->files[out->n], err);
         out->n++;
     }
     return status;
+}
+
+enum status infer_items_read(struct arena *arena, const struct infer_settings *settings,
+                             struct infer_items *out, struct error *err) {
+    struct infer_item_flags flags = {.images = &settings->images,
+                                     .texts = &settings->texts,
+                                     .jsons = &settings->jsons,
+                                     .json_flag = "json",
+                                     .n_inputs = settings->n_inputs,
+                                     .max_input_size = settings->max_input_size};
+    return infer_items_collect(arena, &flags, out, err);
 }

@@ -15,11 +15,22 @@ struct infer_items {
     uint32_t batch;
 };
 
+/* The flags that name items, of whichever command. */
+struct infer_item_flags {
+    const struct option_texts *images, *texts, *jsons;
+    const char *json_flag; /* what --json is called */
+    uint64_t n_inputs, max_input_size;
+};
+
 /* Reads the sources. Returns: ST_BAD_CONFIG for what can't be an item: text that is not UTF-8, JSON
  * that is not, an empty picture; what file_read returns; each naming flag and source. Owns: in
  * `arena`, argv. */
 enum status infer_items_read(struct arena *arena, const struct infer_settings *settings,
                              struct infer_items *out, struct error *err)
+    __attribute__((warn_unused_result));
+/* The same, for a command with settings of its own. */
+enum status infer_items_collect(struct arena *arena, const struct infer_item_flags *flags,
+                                struct infer_items *out, struct error *err)
     __attribute__((warn_unused_result));
 
 #endif
