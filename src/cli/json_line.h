@@ -1,5 +1,5 @@
-/* JSON on one line: text that came from somewhere is checked, and laid out so that a person can read
- * it and a line is a value. Numbers and strings keep the text they have. */
+/* JSON on one line: text that came from somewhere is checked, and laid out so that a person can
+ * read it and a line is a value. Numbers and strings keep the text they have. */
 #ifndef SLUICE_CLI_JSON_LINE_H
 #define SLUICE_CLI_JSON_LINE_H
 
