@@ -11,31 +11,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/str.h"
-
-static void print_address(FILE *file, const struct address *address) {
-    char text[ADDRESS_TEXT_BYTES];
-    address_print(address, text);
-    bool local = str_starts(str_of(text), STR("unix:"));
-    fprintf(file, "%s%s\n", local ? "http+" : "http://", text);
-}
-
 static bool is_regular_or_absent(const char *path) {
     struct stat info;
     return lstat(path, &info) == 0 ? S_ISREG(info.st_mode) : errno == ENOENT;
 }
 
-static bool write_beside(const char *beside, const struct address *addresses, size_t n) {
+static bool write_beside(const char *beside, const char *const *urls, size_t n) {
     int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
     int fd = open(beside, flags, 0666);
     FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
     for (size_t i = 0; file && i < n; i++) {
-        print_address(file, &addresses[i]);
+        fprintf(file, "%s\n", urls[i]);
     }
     return file && fclose(file) == 0;
 }
 
-enum status ready_file_write(const char *path, const struct address *addresses, size_t n,
+enum status ready_file_write(const char *path, const char *const *urls, size_t n,
                              struct error *err) {
     if (!is_regular_or_absent(path)) {
         return error_set(err, ST_IO, "writing %s: expected a regular file, or none", path);
@@ -46,7 +37,7 @@ enum status ready_file_write(const char *path, const struct address *addresses, 
         return error_set(err, ST_NO_MEMORY, "no memory to write %s", path);
     }
     snprintf(beside, len, "%s.new", path);
-    bool written = write_beside(beside, addresses, n) && rename(beside, path) == 0;
+    bool written = write_beside(beside, urls, n) && rename(beside, path) == 0;
     int reason = errno;
     if (!written) {
         unlink(beside);

@@ -33,27 +33,21 @@ static void place_free(const struct place *place) {
     assert_int_equal(rmdir(place->folder), 0);
 }
 
-static size_t addresses_make(struct address out[2]) {
-    struct error err;
-    assert_int_equal(address_parse(STR("127.0.0.1:80"), &out[0], &err), ST_OK);
-    assert_int_equal(address_parse(STR("unix:/s"), &out[1], &err), ST_OK);
-    return 2;
-}
+static const char *const urls[] = {"http://127.0.0.1:80", "http+unix:/s", "unix:///m=digits:2"};
+enum { N_URLS = sizeof(urls) / sizeof(urls[0]) };
 
 static void one_url_a_line(void **state) {
     (void)state;
     struct place place = place_new();
-    struct address addresses[2];
     struct error err;
-    size_t n = addresses_make(addresses);
-    assert_int_equal(ready_file_write(place.path, addresses, 1, &err), ST_OK);
-    assert_int_equal(ready_file_write(place.path, addresses, n, &err), ST_OK); /* replaced */
+    assert_int_equal(ready_file_write(place.path, urls, 1, &err), ST_OK);
+    assert_int_equal(ready_file_write(place.path, urls, N_URLS, &err), ST_OK); /* replaced */
     char text[100] = {0};
     FILE *file = fopen(place.path, "r");
     assert_non_null(file);
     assert_true(fread(text, 1, sizeof(text) - 1, file) > 0);
     fclose(file);
-    assert_string_equal(text, "http://127.0.0.1:80\nhttp+unix:/s\n");
+    assert_string_equal(text, "http://127.0.0.1:80\nhttp+unix:/s\nunix:///m=digits:2\n");
     ready_file_remove(place.path);
     assert_int_not_equal(access(place.path, F_OK), 0);
     place_free(&place);
@@ -63,11 +57,9 @@ static void one_url_a_line(void **state) {
 static void what_is_no_file_stays(void **state) {
     (void)state;
     struct place place = place_new();
-    struct address addresses[2];
     struct error err;
-    size_t n = addresses_make(addresses);
     assert_int_equal(mkfifo(place.path, 0600), 0);
-    assert_int_equal(ready_file_write(place.path, addresses, n, &err), ST_IO);
+    assert_int_equal(ready_file_write(place.path, urls, N_URLS, &err), ST_IO);
     assert_non_null(strstr(err.text, place.path));
     assert_non_null(strstr(err.text, "regular file"));
     ready_file_remove(place.path);
@@ -79,10 +71,8 @@ static void what_is_no_file_stays(void **state) {
 
 static void what_cannot_be_written_is_said(void **state) {
     (void)state;
-    struct address addresses[2];
     struct error err;
-    size_t n = addresses_make(addresses);
-    assert_int_equal(ready_file_write("/nowhere/ready", addresses, n, &err), ST_IO);
+    assert_int_equal(ready_file_write("/nowhere/ready", urls, N_URLS, &err), ST_IO);
     assert_non_null(strstr(err.text, "/nowhere/ready: No such file"));
     ready_file_remove("/nowhere/ready");
     ready_file_remove(NULL);

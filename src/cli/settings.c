@@ -12,10 +12,15 @@
 #include "cli/command.h"
 #include "loop/cpus.h"
 #include "net/address.h"
+#include "serve/mip_target.h"
 
-/* From the folder of the installed program to its backends; the build sets it from the prefix. */
+/* From the folder of the installed program to its backends and parts; the build sets them from the
+ * prefix. */
 #ifndef SLUICE_BACKENDS_FROM_BIN
 #define SLUICE_BACKENDS_FROM_BIN "../lib/sluice/backends"
+#endif
+#ifndef SLUICE_PARTS_FROM_BIN
+#define SLUICE_PARTS_FROM_BIN "../lib/sluice/parts"
 #endif
 
 enum { EXE_BYTES = 4096 };
@@ -57,8 +62,8 @@ static const struct option_hint hints[] = {
 
 static const char about[] =
     "Serves models over KServe v2 (the Open Inference Protocol) on HTTP, with the binary tensor "
-    "data "
-    "extension. It listens before the models are loaded; GET /v2/health/ready says when they are.";
+    "data extension, and over MIP (the Model Invocation Protocol). It listens before the models "
+    "are loaded; GET /v2/health/ready says when they are.";
 
 static const char epilog[] =
     "Sizes are bytes or written 64KiB, 256MiB, 2GB; times are seconds or written 250ms, 30s, 2m.\n"
@@ -66,6 +71,7 @@ static const char epilog[] =
     "Examples\n"
     "  sluice serve digits.onnx\n"
     "  sluice serve digits=models/v3.onnx --http 0.0.0.0:8000\n"
+    "  sluice serve digits.onnx --mip tcp://127.0.0.1:9000=digits\n"
     "  sluice serve --model-repository /srv/models --config /etc/sluice.yaml --check\n"
     "\n"
     "Exit codes: 0 ended as asked, 1 failed, 2 settings that can't be understood.\n";
@@ -90,35 +96,56 @@ static bool is_folder(const char *path) {
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-const char *backend_dir_of(const char *exe, struct arena *arena) {
+/* `name` beside the program, or else `installed`, which is seen from the program's folder. */
+static const char *dir_of(const char *exe, const char *name, const char *installed,
+                          struct arena *arena) {
     const char *slash = strrchr(exe, '/');
     int n = slash ? (int)(slash - exe) : 0;
-    struct str beside = arena_printf(arena, "%.*s/backends", n, exe);
+    struct str beside = arena_printf(arena, "%.*s/%s", n, exe, name);
     if (!beside.ptr || is_folder(beside.ptr)) {
         return beside.ptr;
     }
-    return arena_printf(arena, "%.*s/%s", n, exe, SLUICE_BACKENDS_FROM_BIN).ptr;
+    return arena_printf(arena, "%.*s/%s", n, exe, installed).ptr;
 }
 
-static enum status resolve_backend_dir(struct serve_settings *out, struct arena *arena,
-                                       struct error *err) {
-    char exe[EXE_BYTES];
-    if (out->backend_dir) {
-        return ST_OK;
-    }
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-    if (n < 0) {
-        return error_set(err, ST_BAD_CONFIG,
-                         "/proc/self/exe can't be read, so the backends can't be found beside the "
-                         "program: say where they are with --backend-dir DIR");
-    }
-    exe[n] = '\0';
-    out->backend_dir = backend_dir_of(exe, arena);
+const char *backend_dir_of(const char *exe, struct arena *arena) {
+    return dir_of(exe, "backends", SLUICE_BACKENDS_FROM_BIN, arena);
+}
+
+const char *parts_dir_of(const char *exe, struct arena *arena) {
+    return dir_of(exe, "parts", SLUICE_PARTS_FROM_BIN, arena);
+}
+
+/* For whoever reads the log. */
+static const char *real_path(const char *path, struct arena *arena) {
     char real[PATH_MAX];
-    if (out->backend_dir && realpath(out->backend_dir, real)) { /* for whoever reads the log */
-        out->backend_dir = arena_dup(arena, str_of(real)).ptr;
+    return path && realpath(path, real) ? arena_dup(arena, str_of(real)).ptr : path;
+}
+
+/* What was not said of where backends and parts are. */
+static enum status resolve_dirs(struct serve_settings *out, struct arena *arena,
+                                struct error *err) {
+    char exe[EXE_BYTES];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+    if (n < 0 && (!out->backend_dir || !out->parts_dir)) {
+        return error_set(
+            err, ST_BAD_CONFIG,
+            "/proc/self/exe can't be read, so backends and parts can't be found beside "
+            "the program: say where they are with --backend-dir DIR --parts-dir DIR");
     }
-    return out->backend_dir ? ST_OK : error_set(err, ST_NO_MEMORY, "no memory for a path");
+    exe[n < 0 ? 0 : n] = '\0';
+    if (!out->backend_dir) {
+        out->backend_dir = real_path(backend_dir_of(exe, arena), arena);
+    }
+    if (!out->parts_dir) {
+        out->parts_dir = real_path(parts_dir_of(exe, arena), arena);
+    }
+    if (out->parts_dir) {
+        out->picture_part = arena_printf(arena, "%s/libsluice_pictures.so", out->parts_dir).ptr;
+    }
+    return out->backend_dir && out->picture_part
+               ? ST_OK
+               : error_set(err, ST_NO_MEMORY, "no memory for a path");
 }
 
 /* That they can be listened on is found out later; `--check` finds what is no address at all. */
@@ -128,7 +155,14 @@ static enum status check_addresses(const struct serve_settings *settings, struct
     for (size_t i = 0; i < settings->http.n && st == ST_OK; i++) {
         st = address_parse(str_of(settings->http.items[i]), &address, err);
     }
-    return st == ST_OK ? st : error_prefix(err, "--http");
+    if (st != ST_OK) {
+        return error_prefix(err, "--http");
+    }
+    struct mip_target target;
+    for (size_t i = 0; i < settings->mip.n && st == ST_OK; i++) {
+        st = mip_target_parse(str_of(settings->mip.items[i]), &target, err);
+    }
+    return st == ST_OK ? st : error_prefix(err, "--mip");
 }
 
 static enum status resolve(struct serve_settings *out, struct arena *arena, struct error *err) {
@@ -144,12 +178,11 @@ static enum status resolve(struct serve_settings *out, struct arena *arena, stru
     if (st != ST_OK) {
         return st;
     }
-    if (out->workers == 0) {
-        struct cpus cpus;
-        cpus_read(&cpus);
-        out->workers = cpus.usable;
-    }
-    return resolve_backend_dir(out, arena, err);
+    struct cpus cpus;
+    cpus_read(&cpus);
+    out->workers = out->workers > 0 ? out->workers : cpus.usable;
+    out->picture_threads = out->picture_threads > 0 ? out->picture_threads : cpus.usable;
+    return resolve_dirs(out, arena, err);
 }
 
 int serve_settings_read(int argc, char **argv, struct arena *arena, struct serve_settings *out) {

@@ -35,6 +35,7 @@ class Server:
         self.ready_file = os.path.join(self.folder, "ready")
         self.expected_errors = []
         self.addresses = []
+        self.mip_urls = []
         self.arenas = None
         if os.path.exists(self.ready_file):
             os.unlink(self.ready_file)
@@ -83,6 +84,7 @@ class Server:
     def wait_ready(self):
         self.wait_for(lambda: os.path.exists(self.ready_file), "a ready file")
         self.addresses = addresses_in(self.ready_file)
+        self.mip_urls = mip_urls_in(self.ready_file)
         self.arenas = metrics.read(self.address)["sluice_arenas"]
 
     def wait_loaded(self):
@@ -164,11 +166,23 @@ def is_sanitized():
     return b"__asan_init" in program or b"__tsan_init" in program
 
 
-def addresses_in(ready_file):
-    """A ready file has one bound address a line: http://HOST:PORT or http+unix:/path."""
+def lines_of(ready_file):
+    """A ready file has one bound address a line: http://HOST:PORT, http+unix:/path, or MIP's
+    tcp://HOST:PORT=MODEL and unix:///path=MODEL."""
     with open(ready_file, encoding="utf-8") as file:
-        lines = file.read().splitlines()
-    return [line.removeprefix("http://").removeprefix("http+") for line in lines]
+        return file.read().splitlines()
+
+
+def addresses_in(ready_file):
+    """HTTP's, as --http takes them."""
+    return [line.removeprefix("http://").removeprefix("http+") for line in lines_of(ready_file)
+            if line.startswith("http")]
+
+
+def mip_urls_in(ready_file):
+    """MIP's, in the order of the flags."""
+    return [line.rpartition("=")[0] for line in lines_of(ready_file)
+            if not line.startswith("http")]
 
 
 def run(*args, patience=http1.PATIENCE, **options):

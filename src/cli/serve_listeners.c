@@ -1,0 +1,221 @@
+/* Starting and ending the servers of all protocols. */
+#include "cli/serve_listeners.h"
+
+#include <unistd.h>
+
+#include "base/log.h"
+#include "cli/ready_file.h"
+
+/* ---- addresses ------------------------------------------------------------------------------- */
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory for the listeners");
+}
+
+static bool is_local(const struct address *address) {
+    return address->storage.ss_family == AF_UNIX;
+}
+
+/* As `sluice infer` takes it. */
+static const char *http_url(struct arena *arena, const struct address *address) {
+    char text[ADDRESS_TEXT_BYTES];
+    address_print(address, text);
+    return arena_printf(arena, "%s%s", is_local(address) ? "http+" : "http://", text).ptr;
+}
+
+/* As --mip takes it, with the real port. */
+static const char *mip_url(struct arena *arena, const struct address *address,
+                           const struct mip_target *target) {
+    char text[MIP_URL_BYTES];
+    bool versioned = target->version.ptr != NULL;
+    return arena_printf(arena, "%s=%.*s%s%.*s", mip_url_print(address, text),
+                        STR_ARG(target->model), versioned ? ":" : "", STR_ARG(target->version))
+        .ptr;
+}
+
+/* ---- HTTP ------------------------------------------------------------------------------------ */
+
+static struct http_limits limits_of(const struct serve_settings *settings) {
+    return (struct http_limits){
+        .max_header_bytes = settings->max_header_size,
+        .max_body_bytes = settings->max_body_size,
+        .request_memory_bytes = settings->request_memory,
+        .idle_timeout_ns = settings->idle_timeout_ns,
+        .header_timeout_ns = settings->header_timeout_ns,
+        .body_timeout_ns = settings->body_timeout_ns,
+        .min_body_rate = settings->min_body_rate,
+        .write_timeout_ns = settings->write_timeout_ns,
+        .discard_bytes = settings->discard_size,
+    };
+}
+
+static enum status start_http(struct serve_listeners *self, struct repository *repository,
+                              const struct serve_threads *threads, struct error *err) {
+    const struct serve_settings *settings = self->settings;
+    self->http_api = (struct http_api){
+        .repository = repository,
+        .limits = {.max_json_bytes = settings->max_json_size,
+                   .max_json_depth = settings->max_json_depth,
+                   .max_elements = settings->max_tensor_elements},
+        .max_body_bytes = settings->max_body_size,
+        .server_name = settings->server_id,
+        .server_version = SLUICE_VERSION,
+    };
+    struct http_server_options options = {.limits = limits_of(settings),
+                                          .budget = &self->budget,
+                                          .handler = http_api_handler(&self->http_api),
+                                          .workers = threads->workers,
+                                          .n_workers = threads->n_workers,
+                                          .acceptor = threads->main,
+                                          .server_name = "sluice/" SLUICE_VERSION};
+    return http_server_new(&options, &self->http, err);
+}
+
+static enum status listen_http(struct serve_listeners *self, const char *text,
+                               struct serve_address *out, struct error *err) {
+    struct address address;
+    enum status st = address_parse(str_of(text), &address, err);
+    if (st == ST_OK) {
+        st = http_server_listen(self->http, &address, &out->address, err);
+    }
+    if (st != ST_OK) {
+        return error_prefix(err, "--http %s", text);
+    }
+    char printed[ADDRESS_TEXT_BYTES];
+    log_event(LOG_INFO, "listening", LOG_TEXT_OF("http", address_print(&out->address, printed)));
+    out->url = http_url(self->arena, &out->address);
+    return out->url ? ST_OK : no_memory(err);
+}
+
+static enum status open_http(struct serve_listeners *self, struct repository *repository,
+                             const struct serve_threads *threads, struct error *err) {
+    enum status st = start_http(self, repository, threads, err);
+    for (size_t i = 0; st == ST_OK && i < self->settings->http.n; i++) {
+        st = listen_http(self, self->settings->http.items[i], &self->addresses[i], err);
+    }
+    return st;
+}
+
+/* ---- MIP ------------------------------------------------------------------------------------- */
+
+static enum status open_mip(struct serve_listeners *self, struct repository *repository,
+                            const struct serve_threads *threads, struct error *err) {
+    size_t n = self->settings->mip.n;
+    struct mip_server_options options = {.budget = &self->budget,
+                                         .workers = threads->workers,
+                                         .n_workers = threads->n_workers,
+                                         .acceptor = threads->main};
+    struct address *bound = arena_calloc(self->arena, n, sizeof(*bound));
+    if (!bound) {
+        return no_memory(err);
+    }
+    enum status st =
+        serve_mip_open(&self->mip, self->settings, repository, &options, self->arena, bound, err);
+    for (size_t i = 0; st == ST_OK && i < n; i++) {
+        struct serve_address *out = &self->addresses[self->settings->http.n + i];
+        out->address = bound[i];
+        out->url = mip_url(self->arena, &bound[i], &self->mip.targets[i]);
+        st = out->url ? ST_OK : no_memory(err);
+    }
+    return st;
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+enum status serve_listeners_open(struct serve_listeners *self,
+                                 const struct serve_settings *settings,
+                                 struct repository *repository, const struct serve_threads *threads,
+                                 struct error *err) {
+    self->settings = settings;
+    self->budget.body_memory_bytes = settings->body_memory;
+    self->budget.max_connections = settings->max_connections;
+    self->n_addresses = settings->http.n + settings->mip.n;
+    self->arena = arena_new(NULL, 0);
+    self->addresses =
+        self->arena ? arena_calloc(self->arena, self->n_addresses, sizeof(*self->addresses)) : NULL;
+    if (!self->addresses) {
+        self->n_addresses = 0;
+        return no_memory(err);
+    }
+    enum status st = open_http(self, repository, threads, err);
+    return st == ST_OK ? open_mip(self, repository, threads, err) : st;
+}
+
+void serve_listeners_loaded(const struct serve_listeners *self) {
+    serve_mip_loaded(&self->mip);
+}
+
+void serve_listeners_tell(const struct serve_listeners *self) {
+    const char *file = self->settings->ready_file;
+    struct error err;
+    if (!file) {
+        return;
+    }
+    const char **urls = arena_calloc(self->arena, self->n_addresses, sizeof(*urls));
+    enum status st = urls ? ST_OK : no_memory(&err);
+    for (size_t i = 0; st == ST_OK && i < self->n_addresses; i++) {
+        urls[i] = self->addresses[i].url;
+    }
+    if (st == ST_OK) {
+        st = ready_file_write(file, urls, self->n_addresses, &err);
+    }
+    if (st != ST_OK) {
+        log_event(LOG_ERROR, "cannot write the ready file", LOG_TEXT_OF("reason", err.text));
+    }
+}
+
+void serve_listeners_drain(struct serve_listeners *self) {
+    http_server_drain(self->http); /* first: who sees 503 shall see `Connection: close` too */
+    if (self->mip.server) {
+        mip_server_drain(self->mip.server);
+    }
+    http_api_drain(&self->http_api);
+}
+
+uint64_t serve_listeners_in_flight(const struct serve_listeners *self) {
+    return http_server_in_flight(self->http) +
+           (self->mip.server ? mip_server_in_flight(self->mip.server) : 0);
+}
+
+static void on_stopped(void *cookie) {
+    struct serve_listeners *self = cookie;
+    if (--self->n_stopping == 0) {
+        self->stopped(self->cookie);
+    }
+}
+
+void serve_listeners_stop(struct serve_listeners *self, void (*stopped)(void *cookie),
+                          void *cookie) {
+    self->stopped = stopped;
+    self->cookie = cookie;
+    self->n_stopping = 1; /* this call itself */
+    if (self->http) {
+        self->n_stopping++;
+        http_server_stop(self->http, on_stopped, self);
+    }
+    if (self->mip.server) {
+        self->n_stopping++;
+        mip_server_stop(self->mip.server, on_stopped, self);
+    }
+    on_stopped(self);
+}
+
+void serve_listeners_unlink(const struct serve_listeners *self) {
+    for (size_t i = 0; i < self->n_addresses; i++) {
+        char text[ADDRESS_TEXT_BYTES];
+        const struct serve_address *address = &self->addresses[i];
+        if (address->url && is_local(&address->address)) {
+            unlink(address_print(&address->address, text) + sizeof("unix:") - 1);
+        }
+    }
+}
+
+void serve_listeners_end_threads(struct serve_listeners *self) {
+    serve_mip_end_pictures(&self->mip);
+}
+
+void serve_listeners_free(struct serve_listeners *self) {
+    http_server_free(self->http);
+    serve_mip_free(&self->mip);
+    arena_free(self->arena);
+}

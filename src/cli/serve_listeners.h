@@ -1,0 +1,61 @@
+/* Everything of the running server that clients can reach: one server for each protocol, all of
+ * their addresses, and what ends them together. */
+#ifndef SLUICE_CLI_SERVE_LISTENERS_H
+#define SLUICE_CLI_SERVE_LISTENERS_H
+
+#include "cli/serve_mip.h"
+#include "net/http_server.h"
+#include "serve/http_api.h"
+
+/* Where it is listened on; one for each setting, HTTP's first. */
+struct serve_address {
+    struct address address;
+    const char *url; /* as in the ready file; NULL: not yet bound */
+};
+
+struct serve_listeners {
+    const struct serve_settings *settings;
+    struct arena *arena;
+    struct net_budget budget;
+    struct http_api http_api;
+    struct http_server *http;
+    struct serve_mip mip;
+    struct serve_address *addresses;
+    size_t n_addresses;
+    size_t n_stopping; /* servers that have not stopped yet */
+    void (*stopped)(void *cookie);
+    void *cookie;
+};
+
+/* Who runs the servers. */
+struct serve_threads {
+    struct worker *main; /* accepts connections */
+    struct worker **workers;
+    size_t n_workers;
+};
+
+/* Makes the servers and listens on every address. After a failure what was made is still there: it
+ * is stopped and freed like the rest. Thread: main. */
+enum status serve_listeners_open(struct serve_listeners *self,
+                                 const struct serve_settings *settings,
+                                 struct repository *repository, const struct serve_threads *threads,
+                                 struct error *err) __attribute__((warn_unused_result));
+/* The models have loaded. */
+void serve_listeners_loaded(const struct serve_listeners *self);
+/* Writes the ready file, when there is to be one. */
+void serve_listeners_tell(const struct serve_listeners *self);
+/* Clients are told to go elsewhere; what they ask meanwhile is answered. */
+void serve_listeners_drain(struct serve_listeners *self);
+/* Requests begun and not ended. */
+uint64_t serve_listeners_in_flight(const struct serve_listeners *self);
+/* Closes all connections; `stopped` runs on the main thread when none is left. */
+void serve_listeners_stop(struct serve_listeners *self, void (*stopped)(void *cookie),
+                          void *cookie);
+/* Removes the files of Unix sockets: for a process that ends without the rest. */
+void serve_listeners_unlink(const struct serve_listeners *self);
+/* After they stopped, while the workers' loops still take messages. */
+void serve_listeners_end_threads(struct serve_listeners *self);
+/* After the workers have ended. */
+void serve_listeners_free(struct serve_listeners *self);
+
+#endif

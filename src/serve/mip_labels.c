@@ -1,0 +1,173 @@
+/* Reading labels. */
+#include "serve/mip_labels.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/utf8.h"
+
+enum { FILE_BYTES = 16 << 20 };
+
+static const char BYTE_ORDER_MARK[] = "\xef\xbb\xbf";
+
+static enum status no_memory(const char *path, struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "out of memory for the labels in %s", path);
+}
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+static struct str without(struct str text, char last) {
+    return text.len > 0 && text.ptr[text.len - 1] == last ? str_make(text.ptr, text.len - 1) : text;
+}
+
+static struct str trim_end(struct str text) {
+    while (text.len > 0 && (text.ptr[text.len - 1] == '\n' || text.ptr[text.len - 1] == '\r')) {
+        text.len--;
+    }
+    return text;
+}
+
+static size_t count_lines(struct str text) {
+    size_t n = text.len > 0 ? 1 : 0;
+    for (size_t i = 0; i < text.len; i++) {
+        n += text.ptr[i] == '\n';
+    }
+    return n;
+}
+
+static enum status read_lines(const char *path, struct str text, struct str *out,
+                              struct error *err) {
+    struct str rest = text;
+    for (size_t i = 0; rest.ptr; i++) {
+        out[i] = str_trim(without(str_cut(&rest, '\n'), '\r'));
+        if (out[i].len == 0) {
+            return error_set(err, ST_BAD_CONFIG, "%s:%zu: expected a label, the line is empty",
+                             path, i + 1);
+        }
+        if (!utf8_is_valid(out[i].ptr, out[i].len)) {
+            return error_set(err, ST_BAD_CONFIG, "%s:%zu: expected UTF-8", path, i + 1);
+        }
+    }
+    return ST_OK;
+}
+
+/* ---- equal labels ---------------------------------------------------------------------------- */
+
+static int compare(const void *a, const void *b) {
+    const struct str *left = *(const struct str *const *)a, *right = *(const struct str *const *)b;
+    size_t n = left->len < right->len ? left->len : right->len;
+    int order = memcmp(left->ptr, right->ptr, n);
+    return order != 0 ? order : (left->len > right->len) - (left->len < right->len);
+}
+
+static void sort(const struct str **sorted, const struct str *labels, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        sorted[i] = &labels[i];
+    }
+    qsort(sorted, n, sizeof(*sorted), compare);
+}
+
+static bool same_as_neighbour(const struct str *const *sorted, size_t n, size_t i) {
+    return (i > 0 && str_eq(*sorted[i - 1], *sorted[i])) ||
+           (i + 1 < n && str_eq(*sorted[i], *sorted[i + 1]));
+}
+
+/* Renames what is there more than once; `renamed` has room for all. */
+static bool number_equal_ones(struct arena *arena, const struct str *const *sorted, size_t n,
+                              const struct str *labels, struct str *renamed) {
+    for (size_t i = 0; i < n; i++) {
+        size_t index = (size_t)(sorted[i] - labels);
+        renamed[index] = *sorted[i];
+        if (same_as_neighbour(sorted, n, i)) {
+            renamed[index] = arena_printf(arena, "%.*s (%zu)", STR_ARG(*sorted[i]), index);
+        }
+        if (!renamed[index].ptr) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static enum status make_unique(struct arena *arena, const char *path, const struct str *labels,
+                               size_t n, struct mip_labels *out, struct error *err) {
+    const struct str **sorted = arena_calloc(arena, n, sizeof(*sorted));
+    struct str *renamed = arena_calloc(arena, n, sizeof(*renamed));
+    if (!sorted || !renamed) {
+        return no_memory(path, err);
+    }
+    sort(sorted, labels, n);
+    if (!number_equal_ones(arena, sorted, n, labels, renamed)) {
+        return no_memory(path, err);
+    }
+    sort(sorted, renamed, n);
+    for (size_t i = 0; i + 1 < n; i++) {
+        if (str_eq(*sorted[i], *sorted[i + 1])) {
+            return error_set(err, ST_BAD_CONFIG,
+                             "%s: the label \"%.*s\" is also what another label, which is there "
+                             "more than once, is called with its number",
+                             path, STR_ARG(*sorted[i]));
+        }
+    }
+    *out = (struct mip_labels){renamed, n};
+    return ST_OK;
+}
+
+enum status mip_labels_parse(struct arena *arena, const char *path, struct str text,
+                             struct mip_labels *out, struct error *err) {
+    if (str_starts(text, str_of(BYTE_ORDER_MARK))) {
+        text = str_make(text.ptr + 3, text.len - 3);
+    }
+    text = trim_end(text);
+    size_t n = count_lines(text);
+    if (n == 0) {
+        return error_set(err, ST_BAD_CONFIG, "%s: there are no labels in it", path);
+    }
+    struct str *labels = arena_calloc(arena, n, sizeof(*labels));
+    if (!labels) {
+        return no_memory(path, err);
+    }
+    enum status st = read_lines(path, text, labels, err);
+    return st == ST_OK ? make_unique(arena, path, labels, n, out, err) : st;
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+static enum status read_file(struct arena *arena, FILE *file, const char *path, struct str *out,
+                             struct error *err) {
+    char *text = NULL;
+    size_t len = 0, cap = 0, got;
+    do {
+        if (len == cap) {
+            size_t more = cap * 2 + 4096;
+            text = arena_realloc(arena, text, cap, more);
+            cap = more;
+        }
+        if (!text) {
+            return no_memory(path, err);
+        }
+        got = fread(text + len, 1, cap - len, file);
+        len += got;
+    } while (got > 0 && len <= FILE_BYTES);
+    if (ferror(file)) {
+        return error_set(err, ST_BAD_CONFIG, "%s: %s", path, strerror(errno));
+    }
+    if (len > FILE_BYTES) {
+        return error_set(err, ST_BAD_CONFIG, "%s: a file of labels has at most %d bytes", path,
+                         FILE_BYTES);
+    }
+    *out = str_make(text, len);
+    return ST_OK;
+}
+
+enum status mip_labels_load(struct arena *arena, const char *path, struct mip_labels *out,
+                            struct error *err) {
+    struct str text = {NULL, 0};
+    FILE *file = fopen(path, "rbe");
+    if (!file) {
+        return error_set(err, ST_BAD_CONFIG, "%s: %s", path, strerror(errno));
+    }
+    enum status st = read_file(arena, file, path, &text, err);
+    fclose(file);
+    return st == ST_OK ? mip_labels_parse(arena, path, text, out, err) : st;
+}
