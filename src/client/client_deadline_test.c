@@ -1,0 +1,352 @@
+/* Deadlines, on a clock that the test drives: nothing here waits. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+
+#include <cmocka.h>
+
+#include "client/test_peer.h"
+
+#define SECOND UINT64_C(1000000000)
+#define TOTAL (60 * SECOND)
+#define CONNECT (10 * SECOND)
+#define IDLE (3 * SECOND)
+
+/* ---- the clock ------------------------------------------------------------------------------- */
+
+static uint64_t now_ns = 1000 * SECOND;
+
+/* In place of libc's, for this program. */
+int clock_gettime(clockid_t clock, struct timespec *out) {
+    (void)clock;
+    *out =
+        (struct timespec){.tv_sec = (time_t)(now_ns / SECOND), .tv_nsec = (long)(now_ns % SECOND)};
+    return 0;
+}
+
+/* ---- the client ------------------------------------------------------------------------------ */
+
+static struct peer peer;
+static sluice_client *client;
+static sluice_client_error error;
+
+static void open_at(const char *url, uint64_t idle_ns) {
+    const sluice_client_options options = {.size = sizeof(options),
+                                           .url = url,
+                                           .connect_timeout_ns = CONNECT,
+                                           .idle_timeout_ns = idle_ns,
+                                           .timeout_ns = TOTAL};
+    assert_int_equal(sluice_client_open(&options, &client, &error), SLUICE_CLIENT_OK);
+}
+
+static void open_client(bool mip, uint64_t idle_ns) {
+    peer_open(&peer, mip);
+    open_at(peer.url, idle_ns);
+}
+
+static void close_client(void) {
+    sluice_client_close(client);
+    peer_close(&peer);
+}
+
+static void expect(sluice_client_status is, sluice_client_status status, const char *says) {
+    if (is != status ||
+        (status != SLUICE_CLIENT_OK && (error.status != status || !strstr(error.text, says)))) {
+        fail_msg("expected %d \"%s\", got %d \"%s\"", (int)status, says, (int)is, error.text);
+    }
+    memset(&error, 0x55, sizeof(error));
+}
+
+/* The call under way ends in `ns`, not before. */
+static void check_deadline(uint64_t ns, const char *says) {
+    sluice_client_waiting waiting = {.size = sizeof(waiting)};
+    sluice_client_wait(client, &waiting);
+    assert_true(waiting.timeout_ns == ns);
+    now_ns += ns - 1;
+    expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+    sluice_client_wait(client, &waiting);
+    assert_true(waiting.timeout_ns == 1);
+    now_ns += 1;
+    expect(client_settle(client, &error), SLUICE_CLIENT_TIMEOUT, says);
+    sluice_client_wait(client, &waiting);
+    assert_true(waiting.fd == -1 && waiting.timeout_ns == UINT64_MAX);
+}
+
+/* Starts a ping and has it sent. */
+static void begin(void) {
+    expect(sluice_client_start_ping(client, &error), SLUICE_CLIENT_OK, "");
+    expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+    (void)peer_accept(&peer);
+    assert_true(peer_read(&peer) > 0);
+}
+
+static void good_call(void) {
+    begin();
+    peer_send(&peer, "\0\1\1\0\0\0\0\0", 8);
+    expect(client_settle(client, &error), SLUICE_CLIENT_OK, "");
+}
+
+/* ---- of a whole call ------------------------------------------------------------------------- */
+
+static void before_an_answer(void **state) {
+    (void)state;
+    open_client(true, 0);
+    begin();
+    check_deadline(TOTAL, "timed out waiting for /tmp/");
+    good_call();
+    now_ns += 10 * TOTAL; /* between calls none runs */
+    begin();
+    check_deadline(TOTAL, "after 60 s");
+    close_client();
+}
+
+/* Bytes that come do not stop it. */
+static void in_an_answer(void **state) {
+    (void)state;
+    open_client(true, 0);
+    begin();
+    for (int i = 0; i < 7; i++) {
+        now_ns += SECOND;
+        peer_send(&peer, "\0\1\1\0\0\0\0\0" + i, 1);
+        expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+    }
+    check_deadline(TOTAL - 7 * SECOND, "timed out reading the answer of");
+    good_call();
+    close_client();
+}
+
+/* What came before the deadline was looked at is taken. */
+static void at_the_last_moment(void **state) {
+    (void)state;
+    open_client(true, IDLE);
+    begin();
+    now_ns += 2 * TOTAL;
+    peer_send(&peer, "\0\1\1\0\0\0\0\0", 8);
+    expect(client_settle(client, &error), SLUICE_CLIENT_OK, "");
+    close_client();
+}
+
+static void of_one_call(void **state) {
+    (void)state;
+    static const sluice_mip_item item = {SLUICE_MIP_TEXT, "x", 1};
+    static const uint64_t limits[] = {5, SECOND, TOTAL, 2 * TOTAL, UINT64_MAX / 2};
+    open_client(true, 0);
+    for (size_t i = 0; i < sizeof(limits) / sizeof(*limits); i++) {
+        const sluice_mip_request request = {.size = sizeof(request),
+                                            .items = &item,
+                                            .n_inputs = 1,
+                                            .batch = 1,
+                                            .timeout_ns = limits[i]};
+        uint64_t was_ns = now_ns;
+        expect(sluice_client_start_mip_infer(client, &request, &error), SLUICE_CLIENT_OK, "");
+        expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+        check_deadline(limits[i], "timed out waiting for");
+        now_ns = was_ns;
+        good_call();
+    }
+    /* a clock can't get there */
+    const sluice_mip_request request = {.size = sizeof(request),
+                                        .items = &item,
+                                        .n_inputs = 1,
+                                        .batch = 1,
+                                        .timeout_ns = UINT64_MAX};
+    expect(sluice_client_start_mip_infer(client, &request, &error), SLUICE_CLIENT_OK, "");
+    expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+    close_client();
+}
+
+/* Sending a second time is within the same call. */
+static void with_a_second_connection(void **state) {
+    (void)state;
+    open_client(true, 0);
+    good_call();
+    begin();
+    now_ns += 20 * SECOND;
+    peer_hang_up(&peer);
+    expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+    assert_true(peer_accept(&peer));
+    check_deadline(TOTAL - 20 * SECOND, "timed out waiting for");
+    close_client();
+}
+
+/* The server's error is known; that the rest of it does not come changes nothing. */
+static void behind_an_error(void **state) {
+    (void)state;
+    open_client(true, IDLE);
+    begin();
+    peer_send(&peer, "\0\0\4\0\0\0\0\5xx", 10);
+    expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+    now_ns += IDLE;
+    expect(client_settle(client, &error), SLUICE_CLIENT_REFUSED, "MIP error 4, SHAPE");
+    peer_read(&peer);
+    assert_true(peer.ended);
+    good_call();
+    close_client();
+}
+
+/* ---- without a byte -------------------------------------------------------------------------- */
+
+static void idle_before_an_answer(void **state) {
+    (void)state;
+    open_client(true, IDLE);
+    begin();
+    check_deadline(IDLE, "timed out waiting for");
+    good_call();
+    begin();
+    check_deadline(IDLE, "after 3 s without a byte");
+    close_client();
+}
+
+/* Each byte begins it anew. */
+static void idle_in_an_answer(void **state) {
+    (void)state;
+    open_client(true, IDLE);
+    begin();
+    for (int i = 0; i < 7; i++) {
+        now_ns += IDLE - 1;
+        peer_send(&peer, "\0\1\1\0\0\0\0\0" + i, 1);
+        expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+    }
+    check_deadline(IDLE, "timed out reading the answer of");
+    close_client();
+}
+
+/* A server that takes nothing, then a little, then nothing. */
+static void idle_in_a_request(void **state) {
+    (void)state;
+    static char large[4 << 20];
+    const sluice_mip_item item = {SLUICE_MIP_IMAGE, large, sizeof(large)};
+    const sluice_mip_request request = {
+        .size = sizeof(request), .items = &item, .n_inputs = 1, .batch = 1};
+    sluice_client_waiting waiting = {.size = sizeof(waiting)};
+    open_client(true, IDLE);
+    expect(sluice_client_start_mip_infer(client, &request, &error), SLUICE_CLIENT_OK, "");
+    expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+    assert_true(peer_accept(&peer));
+    sluice_client_wait(client, &waiting);
+    assert_true(waiting.read && waiting.write);
+    now_ns += IDLE - 1;
+    assert_true(peer_read(&peer) > 0);
+    expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+    check_deadline(IDLE, "timed out sending to");
+    good_call();
+    close_client();
+}
+
+/* ---- connecting ------------------------------------------------------------------------------ */
+
+enum { MAX_FILLERS = 16 };
+
+struct fillers {
+    int fds[MAX_FILLERS];
+    int n;
+};
+
+/* Connects until no connection is taken any more. */
+static void fill_queue(struct fillers *fillers, int family, const void *address,
+                       socklen_t n_bytes) {
+    for (fillers->n = 0; fillers->n < MAX_FILLERS; fillers->n++) {
+        int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        assert_true(fd >= 0);
+        fillers->fds[fillers->n] = fd;
+        struct pollfd ready = {.fd = fd, .events = POLLOUT};
+        bool taken = connect(fd, address, n_bytes) == 0;
+        if (!taken && (errno == EAGAIN || poll(&ready, 1, 100) == 0)) {
+            fillers->n++;
+            return;
+        }
+    }
+    fail_msg("the queue is never full");
+}
+
+static void close_fillers(struct fillers *fillers) {
+    while (fillers->n > 0) {
+        close(fillers->fds[--fillers->n]);
+    }
+}
+
+/* No descriptor tells when a Unix socket's queue has room: it is tried from time to time. */
+static void a_full_queue(void **state) {
+    (void)state;
+    struct fillers fillers;
+    sluice_client_waiting waiting = {.size = sizeof(waiting)};
+    open_client(true, 0);
+    assert_int_equal(listen(peer.listener, 0), 0);
+    fill_queue(&fillers, AF_UNIX, &peer.address, sizeof(peer.address));
+    for (int times_out = 1; times_out >= 0; times_out--) {
+        uint64_t until_ns = now_ns + CONNECT;
+        expect(sluice_client_start_ping(client, &error), SLUICE_CLIENT_OK, "");
+        for (int i = 0; i < 20; i++) {
+            expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+            sluice_client_wait(client, &waiting);
+            assert_int_equal(waiting.fd, -1);
+            assert_true(waiting.timeout_ns > 0 && waiting.timeout_ns < SECOND);
+            now_ns += waiting.timeout_ns;
+        }
+        if (times_out) {
+            now_ns = until_ns;
+            expect(client_settle(client, &error), SLUICE_CLIENT_TIMEOUT, "timed out connecting to");
+        }
+    }
+    close_fillers(&fillers);
+    (void)peer_accept(&peer);
+    now_ns += SECOND;
+    expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+    assert_true(peer_accept(&peer));
+    peer_send(&peer, "\0\1\1\0\0\0\0\0", 8);
+    expect(client_settle(client, &error), SLUICE_CLIENT_OK, "");
+    close_client();
+}
+
+/* A TCP server that does not answer; given up, and timed out. */
+static void nobody_accepts(void **state) {
+    (void)state;
+    struct fillers fillers;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n_bytes = sizeof(address);
+    sluice_client_waiting waiting = {.size = sizeof(waiting)};
+    char url[64];
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(listener >= 0);
+    assert_int_equal(bind(listener, (const struct sockaddr *)&address, n_bytes), 0);
+    assert_int_equal(listen(listener, 0), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &n_bytes), 0);
+    fill_queue(&fillers, AF_INET, &address, n_bytes);
+    snprintf(url, sizeof(url), "tcp://127.0.0.1:%u", (unsigned)ntohs(address.sin_port));
+    open_at(url, IDLE); /* which is for bytes, not for connecting */
+    for (int i = 0; i < 2; i++) {
+        expect(sluice_client_start_ping(client, &error), SLUICE_CLIENT_OK, "");
+        for (int k = 0; k < 3; k++) { /* steps out of turn do no harm */
+            expect(sluice_client_step(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+        }
+        sluice_client_wait(client, &waiting);
+        assert_true(waiting.fd >= 0 && waiting.write && !waiting.read);
+        if (i == 0) {
+            sluice_client_cancel(client);
+        } else {
+            check_deadline(CONNECT, "timed out connecting to 127.0.0.1:");
+        }
+    }
+    sluice_client_close(client);
+    close_fillers(&fillers);
+    close(listener);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(before_an_answer),         cmocka_unit_test(in_an_answer),
+        cmocka_unit_test(at_the_last_moment),       cmocka_unit_test(of_one_call),
+        cmocka_unit_test(with_a_second_connection), cmocka_unit_test(behind_an_error),
+        cmocka_unit_test(idle_before_an_answer),    cmocka_unit_test(idle_in_an_answer),
+        cmocka_unit_test(idle_in_a_request),        cmocka_unit_test(a_full_queue),
+        cmocka_unit_test(nobody_accepts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
