@@ -126,18 +126,19 @@ static enum status set_word(struct options *options, size_t index, struct str te
                      options->set->options[index].unit, STR_ARG(text));
 }
 
+/* A list has room for as many as the next power of two; thousands of items are no rare thing. */
+static void *grow(struct options *options, void *items, size_t n, size_t size) {
+    bool full = (n & (n - 1)) == 0;
+    size_t room = n == 0 ? 1 : 2 * n;
+    return full ? arena_realloc(options->arena, items, n * size, room * size) : items;
+}
+
 static enum status add_text(struct options *options, size_t index, const char *text,
                             struct error *err) {
     struct option_texts *texts = place(options, index);
-    size_t size = sizeof(*texts->items);
-    const char **items =
-        arena_realloc(options->arena, texts->items, texts->n * size, (texts->n + 1) * size);
-    size = sizeof(*texts->order);
-    size_t *order =
-        arena_realloc(options->arena, texts->order, texts->n * size, (texts->n + 1) * size);
-    size = sizeof(*texts->pairs);
-    struct option_pairs *pairs =
-        arena_realloc(options->arena, texts->pairs, texts->n * size, (texts->n + 1) * size);
+    const char **items = grow(options, texts->items, texts->n, sizeof(*items));
+    size_t *order = grow(options, texts->order, texts->n, sizeof(*order));
+    struct option_pairs *pairs = grow(options, texts->pairs, texts->n, sizeof(*pairs));
     if (!items || !order || !pairs) {
         return error_set(err, ST_NO_MEMORY, "no memory for %zu values", texts->n + 1);
     }
