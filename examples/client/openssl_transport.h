@@ -57,3 +57,13 @@ static const char *openssl_reason(void *context) {
     const char *reason = ERR_reason_error_string(ERR_peek_error());
     return verified != X509_V_OK ? X509_verify_cert_error_string(verified) : reason;
 }
+
+static sluice_client_transport openssl_transport(struct openssl *tls) {
+    sluice_client_transport transport = {.size = sizeof(transport), .context = tls};
+    transport.start = openssl_start;
+    transport.read = openssl_read;
+    transport.write = openssl_write;
+    transport.stop = openssl_stop;
+    transport.reason = openssl_reason;
+    return transport;
+}

@@ -1,5 +1,5 @@
-/* Sends N numbers to a model over TLS, with OpenSSL, and says whether the answer is the same bytes:
- *     tls_openssl https://HOST[:PORT] MODEL INPUT N
+/* Sends N numbers to a model over TLS, with OpenSSL, and says whether the answer is the same bytes;
+ * for each N once, over one connection: tls_openssl https://HOST[:PORT] MODEL INPUT N…
  *
  *     cc tls_openssl.c -o tls_openssl $(pkg-config --cflags --libs sluice openssl)
  *
@@ -11,15 +11,15 @@
 
 #include "openssl_transport.h"
 
-static int ask(sluice_client *client, char **argv, sluice_client_error *error) {
-    const int64_t dims[] = {atoll(argv[4])};
-    size_t n_bytes = (size_t)dims[0] * sizeof(float);
+static int ask(sluice_client *client, char **argv, int64_t n, sluice_client_error *error) {
+    const int64_t dims[] = {n};
+    size_t n_bytes = (size_t)n * sizeof(float);
     float *numbers = calloc(1, n_bytes);
     sluice_tensor input = {argv[3], SLUICE_FP32, dims, 1, numbers, n_bytes};
     sluice_infer_request request = {.size = sizeof(request), .model = argv[2]};
     request.inputs = &input, request.n_inputs = 1;
     sluice_infer_answer answer = {.size = sizeof(answer)};
-    for (int64_t i = 0; numbers && i < dims[0]; i++) {
+    for (int64_t i = 0; numbers && i < n; i++) {
         numbers[i] = (float)i;
     }
     int ok = sluice_client_infer(client, &request, &answer, error) == SLUICE_CLIENT_OK;
@@ -33,14 +33,12 @@ static int ask(sluice_client *client, char **argv, sluice_client_error *error) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 5) {
-        fprintf(stderr, "usage: tls_openssl https://HOST[:PORT] MODEL INPUT N\n");
+    if (argc < 5) {
+        fprintf(stderr, "usage: tls_openssl https://HOST[:PORT] MODEL INPUT N…\n");
         return 2;
     }
     struct openssl tls = {SSL_CTX_new(TLS_client_method()), NULL};
-    sluice_client_transport transport = {sizeof(transport), &tls,          openssl_start,
-                                         openssl_read,      openssl_write, openssl_stop,
-                                         openssl_reason};
+    sluice_client_transport transport = openssl_transport(&tls);
     sluice_client_options options = {.size = sizeof(options), .url = argv[1]};
     options.transport = &transport;
     sluice_client *client = NULL;
@@ -48,8 +46,10 @@ int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
     SSL_CTX_set_default_verify_paths(tls.settings);
     SSL_CTX_set_verify(tls.settings, SSL_VERIFY_PEER, NULL);
-    int ok = sluice_client_open(&options, &client, &error) == SLUICE_CLIENT_OK &&
-             ask(client, argv, &error);
+    int ok = sluice_client_open(&options, &client, &error) == SLUICE_CLIENT_OK;
+    for (int i = 4; i < argc && ok; i++) {
+        ok = ask(client, argv, atoll(argv[i]), &error);
+    }
     if (!ok) {
         fprintf(stderr, "tls_openssl: %s\n", error.text);
     }
