@@ -18,14 +18,22 @@ EXAMPLES = sorted(name[:-2] for name in os.listdir(os.path.dirname(MODELS)) if n
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory):
-    """A server with the models that the README makes."""
-    live = server.Server(tmp_path_factory.mktemp("examples"), ["--model-repository", MODELS])
+def live(tmp_path_factory):
+    """A server with the models of the examples, over TCP and as `socket` in its folder."""
+    folder = tmp_path_factory.mktemp("examples")
+    live = server.Server(folder, ["--model-repository", MODELS],
+                         listen=("127.0.0.1:0", f"unix:{folder}/socket"))
     try:
-        yield f"http://{live.address}"
+        yield live
         live.stop()
     finally:
         live.kill()
+
+
+@pytest.fixture
+def url(live):
+    yield f"http://{live.address}"
+    live.wait_at_rest()
 
 
 def program(name):
@@ -94,6 +102,11 @@ def test_http_raw(url):
     data = bytes(range(256)) * 5000
     code, out, err = run("http_raw", url, "text", stdin=data)
     assert (code, err, out == data) == (0, b"", True)
+
+
+def test_http_over_a_unix_socket(live):
+    assert live.addresses[1].startswith("unix:/")
+    assert says("http_binary", f"http+{live.addresses[1]}", "numbers", "IN", "7") == "7\n"
 
 
 @pytest.mark.parametrize("command, reason", [
@@ -216,11 +229,11 @@ def address_of(url):
     return url.removeprefix("http://")
 
 
-@pytest.mark.parametrize("n", [1, 3, 5000, 1_000_000])
-def test_tls(url, certificate, n):
+def test_tls(url, certificate):
+    """Bodies of less and of more than a record of TLS, over one connection."""
     with TlsProxy(address_of(url), *certificate) as proxy:
-        assert says("tls_openssl", f"https://localhost:{proxy.port}", "numbers", "IN", n,
-                    SSL_CERT_FILE=str(certificate[0])) == "the same\n"
+        assert says("tls_openssl", f"https://localhost:{proxy.port}", "numbers", "IN",
+                    1, 3, 5000, 1_000_000, 3, SSL_CERT_FILE=str(certificate[0])) == 5 * "the same\n"
         assert proxy.n_connections == 1
 
 
