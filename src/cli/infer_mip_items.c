@@ -20,21 +20,24 @@ struct item_kind {
     size_t next; /* of `texts`: not taken yet */
 };
 
-static enum status check_item(struct arena *arena, sluice_mip_type type, struct str data,
-                              struct error *err) {
-    size_t good = data.len;
-    switch (type) {
-    case SLUICE_MIP_TEXT:
-        good = utf8_valid_prefix(data.ptr, data.len);
-        break;
-    case SLUICE_MIP_JSON:
-        return json_line_check(arena, data, err);
-    case SLUICE_MIP_IMAGE:
-        return data.len > 0 ? ST_OK : error_set(err, ST_BAD_CONFIG, "it is empty");
-    }
+static enum status check_text(struct str data, struct error *err) {
+    size_t good = utf8_valid_prefix(data.ptr, data.len);
     return good == data.len
                ? ST_OK
                : error_set(err, ST_BAD_CONFIG, "it is not UTF-8 (byte %zu of %zu)", good, data.len);
+}
+
+static enum status check_item(struct arena *arena, sluice_mip_type type, struct str data,
+                              struct error *err) {
+    switch (type) {
+    case SLUICE_MIP_TEXT:
+        return check_text(data, err);
+    case SLUICE_MIP_JSON:
+        return json_line_check(arena, data, err);
+    case SLUICE_MIP_IMAGE:
+        break;
+    }
+    return data.len > 0 ? ST_OK : error_set(err, ST_BAD_CONFIG, "it is empty");
 }
 
 /* The value of --image is a file's name in any case; a leading '@' as with the others is no part of
