@@ -169,7 +169,8 @@ static enum status read_given(const struct maker *maker, const char *argument,
     struct tensor tensor;
     struct infer_known known = {
         .has_shape = maker->has_shape, .shape = maker->shape, .spec = &maker->spec};
-    enum status status = infer_source_read(maker->arena, argument, &source, err);
+    enum status status =
+        infer_source_read(maker->arena, argument, INFER_MAX_INPUT_BYTES, &source, err);
     if (status == ST_OK) {
         status = infer_tensor_make(maker->arena, &source, &known, &tensor, err);
     }

@@ -157,7 +157,8 @@ static enum status add_inputs(struct arena *arena, const struct infer_settings *
     for (size_t i = 0; i < out->n_inputs && status == ST_OK; i++) {
         struct infer_source source;
         struct infer_known known;
-        status = infer_source_read(arena, settings->inputs.items[i], &source, err);
+        status = infer_source_read(arena, settings->inputs.items[i], settings->max_input_size,
+                                   &source, err);
         if (status == ST_OK && find_named(&settings->inputs, source.name).ptr !=
                                    settings->inputs.items[i] + source.name.len + 1) {
             status = error_set(err, ST_BAD_CONFIG, "input \"%.*s\" is given twice",

@@ -42,18 +42,18 @@ const char *infer_source_path(const char *text) {
     return *text == '@' ? text + 1 : NULL;
 }
 
-static enum status read_file(struct arena *arena, const char *path, struct infer_source *out,
-                             struct error *err) {
+static enum status read_file(struct arena *arena, const char *path, uint64_t max_bytes,
+                             struct infer_source *out, struct error *err) {
     out->file = file_name(path);
     if (*path == '\0') {
         return error_set(err, ST_BAD_CONFIG, "--input %.*s=: the name of a file is missing",
                          STR_ARG(out->name));
     }
-    return file_read(arena, path, UINT64_MAX, &out->bytes, err);
+    return file_read(arena, path, max_bytes, &out->bytes, err);
 }
 
-enum status infer_source_read(struct arena *arena, const char *argument, struct infer_source *out,
-                              struct error *err) {
+enum status infer_source_read(struct arena *arena, const char *argument, uint64_t max_bytes,
+                              struct infer_source *out, struct error *err) {
     struct str rest = str_of(argument);
     *out = (struct infer_source){.name = str_cut(&rest, '=')};
     if (!rest.ptr || out->name.len == 0) {
@@ -66,12 +66,12 @@ enum status infer_source_read(struct arena *arena, const char *argument, struct 
     for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++) {
         if (str_starts(rest, str_of(prefixes[i].prefix))) {
             out->kind = prefixes[i].kind;
-            return read_file(arena, source + strlen(prefixes[i].prefix), out, err);
+            return read_file(arena, source + strlen(prefixes[i].prefix), max_bytes, out, err);
         }
     }
     const char *path = infer_source_path(source);
     if (path) {
-        enum status status = read_file(arena, path, out, err);
+        enum status status = read_file(arena, path, max_bytes, out, err);
         bool has_name = strcmp(path, "-") != 0;
         out->kind = has_name || status != ST_OK ? kind_of_name(rest) : kind_of_bytes(out->bytes);
         return status;

@@ -7,6 +7,9 @@
 #include "base/status.h"
 #include "base/str.h"
 
+/* For commands without --max-input-size: its default. */
+#define INFER_MAX_INPUT_BYTES (UINT64_C(1) << 30)
+
 enum infer_source_kind {
     INFER_SOURCE_INLINE, /* the text of the argument: JSON, or the text of a BYTES element */
     INFER_SOURCE_JSON,   /* from a file */
@@ -25,9 +28,10 @@ struct infer_source {
  * "-" within `text`; NULL when the text is no name but the data itself. */
 const char *infer_source_path(const char *text);
 
-/* Reads "NAME=SOURCE", and the file where it names one. Returns: ST_BAD_CONFIG for another form;
- * what file_read returns. */
-enum status infer_source_read(struct arena *arena, const char *argument, struct infer_source *out,
-                              struct error *err) __attribute__((warn_unused_result));
+/* Reads "NAME=SOURCE", and the file, of at most `max_bytes`, where it names one. Returns:
+ * ST_BAD_CONFIG for another form; what file_read returns. */
+enum status infer_source_read(struct arena *arena, const char *argument, uint64_t max_bytes,
+                              struct infer_source *out, struct error *err)
+    __attribute__((warn_unused_result));
 
 #endif

@@ -14,6 +14,8 @@
 
 #include "cli/file.h"
 
+enum { MAX = 1 << 20 };
+
 static const char npy[] = "\x93NUMPY\1\1";
 
 static void put(const char *name, const char *text) {
@@ -68,7 +70,7 @@ static void taken(void **state) {
         struct arena *arena = arena_new(NULL, 0);
         struct infer_source source;
         struct error err = {0};
-        if (infer_source_read(arena, rows[i].argument, &source, &err) != ST_OK) {
+        if (infer_source_read(arena, rows[i].argument, MAX, &source, &err) != ST_OK) {
             fail_msg("%s: %s", rows[i].argument, err.text);
         }
         assert_true(str_is(source.name, rows[i].name));
@@ -94,7 +96,8 @@ static void refused(void **state) {
         struct arena *arena = arena_new(NULL, 0);
         struct infer_source source;
         struct error err = {0};
-        assert_int_equal(infer_source_read(arena, rows[i].argument, &source, &err), rows[i].status);
+        assert_int_equal(infer_source_read(arena, rows[i].argument, MAX, &source, &err),
+                         rows[i].status);
         if (!strstr(err.text, rows[i].says)) {
             fail_msg("%s: \"%s\" without \"%s\"", rows[i].argument, err.text, rows[i].says);
         }
@@ -119,11 +122,11 @@ static void standard_input(void **state) {
         struct error err = {0};
         put("empty", rows[i].bytes);
         assert_non_null(freopen("empty", "rb", stdin));
-        assert_int_equal(infer_source_read(arena, rows[i].argument, &source, &err), ST_OK);
+        assert_int_equal(infer_source_read(arena, rows[i].argument, MAX, &source, &err), ST_OK);
         assert_int_equal(source.kind, rows[i].kind);
         assert_true(str_is(source.bytes, rows[i].bytes));
         assert_string_equal(source.file, "standard input");
-        assert_int_equal(infer_source_read(arena, "x=-", &source, &err), ST_BAD_CONFIG);
+        assert_int_equal(infer_source_read(arena, "x=-", MAX, &source, &err), ST_BAD_CONFIG);
         assert_non_null(strstr(err.text, "twice"));
         arena_free(arena);
     }

@@ -265,3 +265,9 @@ def test_dry_run_needs_no_server(tmp_path):
     done = run("infer", "http://127.0.0.1:1", "m", "--input", f"x=raw:{tmp_path}/big", "--raw",
                "--dry-run")
     assert done.returncode == 0 and "-o FILE" in done.stdout and "curl -sS" not in done.stdout
+
+
+def test_no_more_is_read_than_was_said(infer):
+    args = ["id_uint8", "--input", "INPUT0=raw:/dev/zero", "--max-input-size", "1MiB"]
+    code, out, err = infer.run(*args)
+    assert code == 1 and out == b"" and "--max-input-size" in err
