@@ -33,6 +33,10 @@ enum status v2_grpc_request_peek(struct str message, struct str *model, struct s
                                  struct str *id, struct error *err)
     __attribute__((warn_unused_result));
 
+/* Where in a ModelInferRequest, of which `beginning` may be all or the first part, the bytes of the
+ * first raw input begin; 0 where that can't be seen. */
+size_t v2_grpc_raw_offset(struct str beginning);
+
 /* A ModelInferResponse, or with `stream` a ModelStreamInferResponse around it: outputs always in
  * raw_output_contents, one entry each. `pieces` are in the order of sending; the tensors' bytes are
  * not copied. `final` >= 0 adds the parameter triton_final_response.

@@ -309,3 +309,21 @@ enum status v2_grpc_request_peek(struct str message, struct str *model, struct s
     }
     return st == ST_OK && reader.broken ? pb_broken(&reader, WHAT, err) : st;
 }
+
+/* The field whose bytes run past what is there is the one that is looked for, most often: so heads
+ * are read one by one. */
+size_t v2_grpc_raw_offset(struct str beginning) {
+    struct pb_reader reader = pb_read(beginning);
+    uint64_t tag, n_bytes;
+    while (pb_next_varint(&reader, &tag) && (tag & 7) == PB_BYTES &&
+           pb_next_varint(&reader, &n_bytes)) {
+        if (tag >> 3 == V2_GRPC_RAW_INPUTS) {
+            return (size_t)(reader.at - beginning.ptr);
+        }
+        if (n_bytes > (uint64_t)(reader.end - reader.at)) {
+            break;
+        }
+        reader.at += n_bytes;
+    }
+    return 0;
+}

@@ -289,6 +289,16 @@ static void test_peek(void **state) {
                      ST_BAD_REQUEST);
 }
 
+static void test_where_the_first_tensor_begins(void **state) {
+    (void)state;
+    size_t at = v2_grpc_raw_offset(MESSAGE(RAW));
+    assert_memory_equal(RAW + at, "\1\2\3", 3);
+    assert_int_equal(v2_grpc_raw_offset(str_make(RAW, at)), at); /* its bytes are still to come */
+    assert_int_equal(v2_grpc_raw_offset(str_make(RAW, at - 1)), 0);
+    assert_int_equal(v2_grpc_raw_offset(MESSAGE(TYPED)), 0);
+    assert_int_equal(v2_grpc_raw_offset(STR("")), 0);
+}
+
 static void test_what_a_client_writes(void **state) {
     (void)state;
     assert_int_equal(decode(MESSAGE(RAW)), ST_OK);
@@ -319,6 +329,7 @@ int main(void) {
         TEST(test_bytes_and_inputs_disagree),
         TEST(test_names_and_parameters),
         TEST(test_peek),
+        TEST(test_where_the_first_tensor_begins),
         TEST(test_what_a_client_writes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

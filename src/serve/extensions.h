@@ -1,0 +1,9 @@
+/* The extensions that server metadata claims, over every protocol: only those that work. */
+#ifndef SLUICE_SERVE_EXTENSIONS_H
+#define SLUICE_SERVE_EXTENSIONS_H
+
+#include <stddef.h>
+
+static const char *const EXTENSIONS[] = {"binary_tensor_data", NULL};
+
+#endif

@@ -1,0 +1,112 @@
+/* The table of methods, put together from the rows of the services. */
+#include "serve/grpc_api.h"
+
+#include <stdlib.h>
+
+#include "serve/grpc_method.h"
+
+bool grpc_api_is_ready(const struct grpc_api *api) {
+    return !atomic_load_explicit(&api->draining, memory_order_relaxed) &&
+           repository_is_ready(api->options.repository);
+}
+
+/* The step of every method that answers at once. */
+static void step_answer(struct grpc_call *call, enum grpc_event event) {
+    const struct grpc_context *context = grpc_context_of(call);
+    if (event == GRPC_CANCELLED) { /* between the message and the answer nothing can be */
+        grpc_finish(call, &call->cancelled);
+    }
+    if (event != GRPC_MESSAGE) {
+        return;
+    }
+    struct grpc_message *message = call->message;
+    struct error err;
+    struct buf out;
+    buf_init(&out, call->arena, 256);
+    enum status st = context->row->answer(context->api, call, message->data, &out, &err);
+    grpc_message_free(message);
+    if (st == ST_OK && out.failed) {
+        st = error_set(&err, ST_NO_MEMORY, "no memory for the answer");
+    }
+    if (st == ST_OK) {
+        struct piece piece = {out.data, out.len};
+        grpc_send(call, &piece, 1, NULL, NULL);
+    }
+    grpc_finish(call, st == ST_OK ? NULL : &err);
+}
+
+static void add_rows(struct grpc_api *api, const struct grpc_row *rows, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        struct grpc_context *context = &api->contexts[api->n_methods];
+        *context = (struct grpc_context){api, &rows[i]};
+        api->methods[api->n_methods++] =
+            (struct grpc_method){.path = rows[i].path,
+                                 .step = rows[i].step ? rows[i].step : step_answer,
+                                 .streams = rows[i].streams,
+                                 .align_at = rows[i].align_at,
+                                 .context = context};
+    }
+}
+
+typedef const struct grpc_row *rows_of(size_t *n);
+
+static rows_of *const SERVICES[] = {grpc_infer_rows, grpc_metadata_rows, grpc_health_rows,
+                                    grpc_reflection_rows};
+
+enum { N_SERVICES = sizeof SERVICES / sizeof SERVICES[0] };
+
+enum status grpc_api_new(const struct grpc_api_options *options, struct grpc_api **out,
+                         struct error *err) {
+    size_t total = 0;
+    for (size_t i = 0; i < N_SERVICES; i++) {
+        size_t n;
+        SERVICES[i](&n);
+        total += n;
+    }
+    struct grpc_api *api = calloc(1, sizeof *api);
+    if (api) {
+        api->options = *options;
+        api->methods = calloc(total, sizeof *api->methods);
+        api->contexts = calloc(total, sizeof *api->contexts);
+        api->watchers = calloc(options->n_workers, sizeof *api->watchers);
+    }
+    if (!api || !api->methods || !api->contexts || !api->watchers) {
+        grpc_api_free(api);
+        return error_set(err, ST_NO_MEMORY, "no memory for the gRPC front end");
+    }
+    for (size_t i = 0; i < options->n_workers; i++) {
+        grpc_watchers_init(&api->watchers[i], api, options->workers[i]);
+    }
+    for (size_t i = 0; i < N_SERVICES; i++) {
+        size_t n;
+        const struct grpc_row *rows = SERVICES[i](&n);
+        add_rows(api, rows, n);
+    }
+    *out = api;
+    return ST_OK;
+}
+
+void grpc_api_free(struct grpc_api *api) {
+    if (api) {
+        free(api->methods);
+        free(api->contexts);
+        free(api->watchers);
+        free(api);
+    }
+}
+
+const struct grpc_method *grpc_api_methods(const struct grpc_api *api, size_t *n) {
+    *n = api->n_methods;
+    return api->methods;
+}
+
+void grpc_api_drain(struct grpc_api *api) {
+    atomic_store_explicit(&api->draining, true, memory_order_relaxed);
+    grpc_api_changed(api);
+}
+
+void grpc_api_changed(struct grpc_api *api) {
+    for (size_t i = 0; i < api->options.n_workers; i++) {
+        grpc_watchers_tell(&api->watchers[i]);
+    }
+}

@@ -1,0 +1,39 @@
+/* KServe v2 over gRPC: the front end between the gRPC server and the models. One table has a row
+ * for each method; inference is grpc_infer.c's and grpc_infer_stream.c's, health grpc_health.c's.
+ * What bytes mean is `wire`'s business, what a model does is `model`'s.
+ *
+ * Thread: grpc_api_new, _drain and _free on the main thread; methods on any worker. */
+#ifndef SLUICE_SERVE_GRPC_API_H
+#define SLUICE_SERVE_GRPC_API_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "model/repository.h"
+#include "net/grpc_server.h"
+#include "wire/v2_request.h"
+
+struct grpc_api_options {
+    struct repository *repository;
+    struct v2_limits limits;
+    const char *server_name;       /* metadata: name */
+    const char *server_version;    /* metadata: version */
+    size_t max_in_flight;          /* requests of one ModelStreamInfer that are not answered yet */
+    struct worker *const *workers; /* those of the server; for Health's Watch */
+    size_t n_workers;
+};
+
+struct grpc_api;
+
+/* Returns: ST_NO_MEMORY. Owns: *out until grpc_api_free, which is after the server's end. */
+enum status grpc_api_new(const struct grpc_api_options *options, struct grpc_api **out,
+                         struct error *err) __attribute__((warn_unused_result));
+void grpc_api_free(struct grpc_api *api);
+/* The table for grpc_server_new; lives as long as the api. */
+const struct grpc_method *grpc_api_methods(const struct grpc_api *api, size_t *n);
+/* The state of the server or of a model may have changed: tells those who watch. Thread: any. */
+void grpc_api_changed(struct grpc_api *api);
+/* ServerReady says no from now on; calls are still served. Thread: any. */
+void grpc_api_drain(struct grpc_api *api);
+
+#endif

@@ -1,0 +1,146 @@
+/* ModelConfig, field by field. What Sluice has no use for is not in it. */
+#include "serve/grpc_config.h"
+
+#include "wire/pb.h"
+
+/* proto/model_config.proto */
+enum {
+    CONFIG = 1, /* of ModelConfigResponse */
+    NAME = 1,
+    PLATFORM = 2,
+    VERSION_POLICY = 3,
+    MAX_BATCH_SIZE = 4,
+    INPUT = 5,
+    OUTPUT = 6,
+    INSTANCE_GROUP = 7,
+    DEFAULT_MODEL_FILENAME = 8,
+    DYNAMIC_BATCHING = 11,
+    PARAMETERS = 14,
+    BACKEND = 17,
+};
+
+enum { KIND_CPU = 2 };
+
+/* DataType has numbers of its own. */
+static uint64_t data_type(enum datatype datatype) {
+    static const uint8_t numbers[DT_COUNT_] = {
+        [DT_BOOL] = 1,  [DT_UINT8] = 2, [DT_UINT16] = 3, [DT_UINT32] = 4, [DT_UINT64] = 5,
+        [DT_INT8] = 6,  [DT_INT16] = 7, [DT_INT32] = 8,  [DT_INT64] = 9,  [DT_FP16] = 10,
+        [DT_FP32] = 11, [DT_FP64] = 12, [DT_BYTES] = 13, [DT_BF16] = 14,
+    };
+    return numbers[datatype];
+}
+
+static void add_number(struct buf *out, uint32_t number, uint64_t value) {
+    if (value != 0) {
+        pb_add_varint(out, number, value);
+    }
+}
+
+static void add_shape(struct buf *out, uint32_t number, struct shape shape) {
+    pb_add_packed_i64(out, number, shape.dims, shape.rank);
+}
+
+static void add_reshape(struct buf *out, uint32_t number,
+                        const struct model_config_tensor *tensor) {
+    if (tensor->has_reshape) {
+        size_t reshape = pb_begin(out, number);
+        add_shape(out, 1, tensor->reshape);
+        pb_end(out, reshape);
+    }
+}
+
+static void add_input(struct buf *out, const struct model_config_tensor *tensor) {
+    size_t input = pb_begin(out, INPUT);
+    pb_add_string(out, 1, tensor->name);
+    add_number(out, 2, data_type(tensor->datatype));
+    add_shape(out, 4, tensor->dims);
+    add_reshape(out, 5, tensor);
+    add_number(out, 8, tensor->optional);
+    pb_end(out, input);
+}
+
+static void add_output(struct buf *out, const struct model_config_tensor *tensor) {
+    size_t output = pb_begin(out, OUTPUT);
+    pb_add_string(out, 1, tensor->name);
+    add_number(out, 2, data_type(tensor->datatype));
+    add_shape(out, 3, tensor->dims);
+    pb_add_string(out, 4, tensor->label_filename);
+    add_reshape(out, 5, tensor);
+    pb_end(out, output);
+}
+
+static void add_policy(struct buf *out, const struct model_config *config) {
+    size_t policy = pb_begin(out, VERSION_POLICY);
+    size_t choice = 0;
+    switch (config->policy) {
+    case VERSIONS_LATEST:
+        choice = pb_begin(out, 1);
+        add_number(out, 1, config->latest_count);
+        break;
+    case VERSIONS_ALL:
+        choice = pb_begin(out, 2);
+        break;
+    case VERSIONS_SPECIFIC:
+        choice = pb_begin(out, 3);
+        pb_add_packed_i64(out, 1, (const int64_t *)config->specific, config->n_specific);
+        break;
+    }
+    pb_end(out, choice);
+    pb_end(out, policy);
+}
+
+static void add_instances(struct buf *out, const struct model_config *config) {
+    size_t group = pb_begin(out, INSTANCE_GROUP);
+    pb_add_string(out, 1, config->name);
+    add_number(out, 2, config->instance_count);
+    add_number(out, 4, KIND_CPU);
+    pb_end(out, group);
+}
+
+static void add_batching(struct buf *out, const struct model_config *config) {
+    if (!config->has_dynamic_batching) {
+        return;
+    }
+    size_t batching = pb_begin(out, DYNAMIC_BATCHING);
+    pb_add_packed_i64(out, 1, (const int64_t *)config->preferred_batch_sizes, config->n_preferred);
+    add_number(out, 2, config->max_queue_delay_us);
+    add_number(out, 3, config->preserve_ordering);
+    if (config->max_queue_size > 0) {
+        size_t queue = pb_begin(out, 6);
+        add_number(out, 4, config->max_queue_size);
+        pb_end(out, queue);
+    }
+    pb_end(out, batching);
+}
+
+static void add_parameters(struct buf *out, const struct model_config *config) {
+    for (size_t i = 0; i < config->n_params; i++) {
+        size_t entry = pb_begin(out, PARAMETERS);
+        pb_add_string(out, 1, config->params[i].name);
+        size_t value = pb_begin(out, 2);
+        pb_add_string(out, 1, config->params[i].value);
+        pb_end(out, value);
+        pb_end(out, entry);
+    }
+}
+
+void grpc_config_print(struct buf *out, const struct model_config *config) {
+    size_t whole = pb_begin(out, CONFIG);
+    pb_add_string(out, NAME, config->name);
+    pb_add_string(out, PLATFORM, config->platform);
+    add_policy(out, config);
+    add_number(out, MAX_BATCH_SIZE, config->max_batch_size);
+    for (size_t i = 0; i < config->n_inputs; i++) {
+        add_input(out, &config->inputs[i]);
+    }
+    for (size_t i = 0; i < config->n_outputs; i++) {
+        add_output(out, &config->outputs[i]);
+    }
+    add_instances(out, config);
+    pb_add_string(out, DEFAULT_MODEL_FILENAME, config->default_filename);
+    add_batching(out, config);
+    add_parameters(out, config);
+    pb_add_string(out, BACKEND, config->backend);
+    pb_end(out, whole);
+}

@@ -1,0 +1,149 @@
+/* ModelInfer: a message in, a message out, on one worker. Nothing here looks into protobuf or
+ * tensors. */
+#include "serve/grpc_infer.h"
+
+#include "base/metric.h"
+
+/* ---- what both methods share ----------------------------------------------------------------- */
+
+static struct grpc_infer *infer_of(struct call *call) {
+    return (struct grpc_infer *)(void *)((char *)call - offsetof(struct grpc_infer, call));
+}
+
+struct grpc_infer *grpc_infer_new(struct grpc_call *rpc, struct grpc_message *message,
+                                  void (*done)(struct grpc_infer *infer)) {
+    struct grpc_infer *infer = arena_calloc(message->arena, 1, sizeof *infer);
+    if (infer) {
+        infer->rpc = rpc;
+        infer->message = message;
+        infer->done = done;
+    }
+    return infer;
+}
+
+static void on_done(struct call *call) {
+    struct grpc_infer *infer = infer_of(call);
+    infer->submitted = false;
+    infer->done(infer);
+}
+
+static enum status prepare(struct grpc_infer *infer, struct model_version **version,
+                           struct error *err) {
+    const struct grpc_api_options *options = &grpc_context_of(infer->rpc)->api->options;
+    struct v2_grpc_request *request = &infer->request;
+    enum status st = v2_grpc_request_decode(infer->message->arena, infer->message->data,
+                                            &options->limits, request, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    struct str version_text = request->version.len > 0 ? request->version : str_make(NULL, 0);
+    st = repository_find(options->repository, request->model, version_text, version, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    infer->spec = model_version_spec(*version);
+    st = infer_check(&request->infer, infer->spec, err);
+    if (st == ST_OK) {
+        st = infer_align_copy(&request->infer, err);
+    }
+    if (st != ST_OK) {
+        model_version_unref(*version);
+    }
+    return st;
+}
+
+void grpc_infer_start(struct grpc_infer *infer) {
+    struct model_version *version;
+    struct error *err = &infer->call.response.error;
+    if (prepare(infer, &version, err) != ST_OK) {
+        infer->done(infer);
+        return;
+    }
+    infer->request.infer.deadline_ns = infer->rpc->deadline_ns;
+    infer->call.request = &infer->request.infer;
+    infer->call.worker = infer->rpc->worker;
+    infer->call.done = on_done;
+    infer->submitted = infer->queued = true;
+    call_submit(&infer->call, version);
+}
+
+void grpc_infer_cancel(struct grpc_infer *infer) {
+    if (infer->submitted) {
+        call_cancel(&infer->call);
+    }
+}
+
+enum status grpc_infer_encode(struct grpc_infer *infer, bool stream, struct v2_grpc_response *out,
+                              struct error *err) {
+    const struct infer_response *response = &infer->call.response;
+    enum status st = response->error.status;
+    if (st != ST_OK) {
+        *err = response->error;
+    } else {
+        st = v2_grpc_response_encode(infer->message->arena, infer->spec, infer->request.infer.id,
+                                     response, stream, stream ? 1 : -1, out, err);
+    }
+    metric_add(st == ST_OK ? METRIC_INFERENCES_TOTAL : METRIC_INFERENCE_FAILURES_TOTAL, 1);
+    return st;
+}
+
+/* ---- ModelInfer ------------------------------------------------------------------------------ */
+
+static void release_response(void *cookie) {
+    infer_response_release(cookie);
+}
+
+static void answer(struct grpc_infer *infer) {
+    struct v2_grpc_response out;
+    struct error err;
+    if (grpc_infer_encode(infer, false, &out, &err) != ST_OK) {
+        infer_response_release(&infer->call.response);
+        grpc_finish(infer->rpc, &err);
+        return;
+    }
+    grpc_send(infer->rpc, out.pieces, out.n_pieces, release_response, &infer->call.response);
+    grpc_finish(infer->rpc, NULL);
+}
+
+static void begin(struct grpc_call *call) {
+    struct grpc_infer *infer = grpc_infer_new(call, call->message, answer);
+    if (!infer) {
+        struct error err;
+        grpc_message_free(call->message);
+        error_set(&err, ST_NO_MEMORY, "no memory for the request");
+        grpc_finish(call, &err);
+        return;
+    }
+    call->user = infer;
+    grpc_infer_start(infer);
+}
+
+static void step_infer(struct grpc_call *call, enum grpc_event event) {
+    struct grpc_infer *infer = call->user;
+    if (event == GRPC_MESSAGE) {
+        begin(call);
+    } else if (event == GRPC_CANCELLED && infer) {
+        grpc_infer_cancel(infer); /* its answer still comes, and finishes the call */
+    } else if (event == GRPC_END && infer) {
+        grpc_message_free(infer->message);
+    }
+}
+
+/* Where the first tensor's bytes begin, so that they lie where the backend can read them. */
+static size_t align_at(struct str beginning) {
+    return v2_grpc_raw_offset(beginning);
+}
+
+const struct grpc_row *grpc_infer_rows(size_t *n) {
+    static const struct grpc_row rows[] = {
+        {.path = "/inference.GRPCInferenceService/ModelInfer",
+         .step = step_infer,
+         .align_at = align_at},
+        {.path = "/inference.GRPCInferenceService/ModelStreamInfer",
+         .step = grpc_infer_stream_step,
+         .streams = true,
+         .align_at = align_at},
+    };
+    *n = sizeof rows / sizeof rows[0];
+    return rows;
+}

@@ -1,0 +1,40 @@
+/* An inference that came over gRPC: from a message to the model and back to pieces. ModelInfer and
+ * ModelStreamInfer differ in what they do around it. For the grpc_*.c files of this room only. */
+#ifndef SLUICE_SERVE_GRPC_INFER_H
+#define SLUICE_SERVE_GRPC_INFER_H
+
+#include "model/call.h"
+#include "net/grpc_server.h"
+#include "serve/grpc_method.h"
+#include "wire/v2_grpc.h"
+
+/* Lives in the message's arena. */
+struct grpc_infer {
+    struct call call;
+    struct v2_grpc_request request;
+    struct grpc_call *rpc;
+    struct grpc_message *message;
+    const struct model_spec *spec;
+    bool submitted; /* the call is with the model */
+    bool queued;    /* it was, at least once: errors since are the model's */
+    /* Given the answer (or error) of the model; on the worker. */
+    void (*done)(struct grpc_infer *infer);
+};
+
+/* Returns: NULL when out of memory; the message is still the caller's then. */
+struct grpc_infer *grpc_infer_new(struct grpc_call *rpc, struct grpc_message *message,
+                                  void (*done)(struct grpc_infer *infer));
+/* Decodes, checks, and submits it. `done` is called exactly once, perhaps before this returns;
+ * infer->call.response has what came of it. */
+void grpc_infer_start(struct grpc_infer *infer);
+/* Nobody waits any more. */
+void grpc_infer_cancel(struct grpc_infer *infer);
+/* The answer as pieces of a message. Returns: the model's error, or why its answer can't be
+ * expressed. */
+enum status grpc_infer_encode(struct grpc_infer *infer, bool stream, struct v2_grpc_response *out,
+                              struct error *err) __attribute__((warn_unused_result));
+
+/* ModelStreamInfer (grpc_infer_stream.c). */
+grpc_step grpc_infer_stream_step;
+
+#endif

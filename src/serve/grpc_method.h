@@ -1,0 +1,65 @@
+/* What the methods of the gRPC front end have in common. For the grpc_*.c files of this room
+ * only. */
+#ifndef SLUICE_SERVE_GRPC_METHOD_H
+#define SLUICE_SERVE_GRPC_METHOD_H
+
+#include "base/buf.h"
+#include "serve/grpc_api.h"
+
+/* A method that answers at once, from what it is asked and what the server knows. */
+typedef enum status grpc_answer(struct grpc_api *api, struct grpc_call *call, struct str message,
+                                struct buf *out, struct error *err);
+
+/* A row of a service: `step` (with `streams`), or `answer`. */
+struct grpc_row {
+    const char *path;
+    grpc_answer *answer;
+    grpc_step *step;
+    bool streams;
+    size_t (*align_at)(struct str beginning);
+};
+
+/* What a method's context is. */
+struct grpc_context {
+    struct grpc_api *api;
+    const struct grpc_row *row;
+};
+
+static inline const struct grpc_context *grpc_context_of(const struct grpc_call *call) {
+    return call->context;
+}
+
+struct grpc_watch;
+
+/* Those who watch on one worker. */
+struct grpc_watchers {
+    struct grpc_api *api;
+    struct worker *worker;
+    struct grpc_watch *first;
+    struct worker_msg msg;
+    atomic_bool posted; /* msg is on its way */
+};
+
+struct grpc_api {
+    struct grpc_api_options options;
+    struct grpc_watchers *watchers; /* one for each worker */
+    atomic_bool draining;
+    struct grpc_method *methods;
+    struct grpc_context *contexts;
+    size_t n_methods;
+};
+
+bool grpc_api_is_ready(const struct grpc_api *api);
+
+/* grpc_health.c. Thread: any. */
+void grpc_watchers_init(struct grpc_watchers *watchers, struct grpc_api *api,
+                        struct worker *worker);
+void grpc_watchers_tell(struct grpc_watchers *watchers);
+
+/* Rows of each service, `n` of them. */
+const struct grpc_row *grpc_metadata_rows(size_t *n);
+const struct grpc_row *grpc_infer_rows(size_t *n);
+const struct grpc_row *grpc_health_rows(size_t *n);
+const struct grpc_row *grpc_reflection_rows(size_t *n);
+
+#endif
