@@ -1,5 +1,6 @@
 """The programs in examples/client, as their README says, against what they are for. SLUICE_WRAP is a
 command that they run under (make valgrind)."""
+import json
 import os
 import shlex
 import socket
@@ -8,6 +9,7 @@ import subprocess
 import threading
 
 import pytest
+from PIL import Image
 
 from lib import http1, mip_server, server
 from lib.mip_server import MipServer, Refuse
@@ -19,10 +21,12 @@ EXAMPLES = sorted(name[:-2] for name in os.listdir(os.path.dirname(MODELS)) if n
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory):
-    """A server with the models of the examples, over TCP and as `socket` in its folder."""
+    """A server with the models of the examples: over HTTP and MIP, TCP and Unix sockets."""
     folder = tmp_path_factory.mktemp("examples")
-    live = server.Server(folder, ["--model-repository", MODELS],
-                         listen=("127.0.0.1:0", f"unix:{folder}/socket"))
+    live = server.Server(folder, ["--model-repository", MODELS, "--mip", "tcp://127.0.0.1:0=text",
+                                  "--mip", f"unix://{folder}/mip=numbers",
+                                  "--mip", "tcp://127.0.0.1:0=picture"],
+                         listen=("127.0.0.1:0", f"unix:{folder}/http"))
     try:
         yield live
         live.stop()
@@ -153,6 +157,14 @@ def test_mip(mip):
     assert says("mip", mip, "json", "[1, 2]", "{}") == "0: [1, 2] 6\n1: {} 2\n"
 
 
+def test_mip_of_sluice(live):
+    texts, numbers, _ = live.mip_urls
+    assert says("mip", texts, "text", *"abcdefghijk") == "".join(
+        f"{i}: {text}\n" for i, text in enumerate("abcdefghijk"))
+    assert says("mip", numbers, "json", "[1, 2.5]", "[-3]") == "0: [1.0,2.5]\n1: [-3.0]\n"
+    assert "INTERNAL" in fails("mip", numbers, "text", "x")
+
+
 @pytest.mark.parametrize("error", mip_server.ERRORS)
 def test_mip_errors(error):
     def refuse(_):
@@ -183,6 +195,20 @@ def test_mip_image(tmp_path):
         absent = fails("mip_image", live.url, tmp_path / "absent")
         assert absent == f"{tmp_path}/absent can't be read"
     assert came == [(mip_server.IMAGE, picture.read_bytes()) for picture in pictures]
+
+
+def test_mip_image_of_sluice(live, tmp_path):
+    """A picture whose left half is black and whose right half is white, and a file that is none."""
+    picture = Image.new("RGB", (40, 20))
+    picture.paste((255, 255, 255), (20, 0, 40, 20))
+    paths = [tmp_path / name for name in ("a.png", "a.jpg", "a.webp", "a.gif")]
+    for path in paths:
+        picture.save(path)
+    said = says("mip_image", live.mip_urls[2], *paths).splitlines()
+    for path, line in zip(paths, said, strict=True):
+        [[left, right], _] = json.loads(line.removeprefix(f"{path}: "))[0]
+        assert left < 64 < 192 < right
+    assert "INTERNAL" in fails("mip_image", live.mip_urls[2], __file__)
 
 
 # ---- many at once --------------------------------------------------------------------------------

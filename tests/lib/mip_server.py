@@ -5,10 +5,9 @@ import socket
 import struct
 import threading
 
-TEXT, JSON, IMAGE = 1, 2, 3
-ERROR, PING, INFER = 0, 1, 2
-REQUEST, RESPONSE = 0, 1
-ERRORS = ("PROTOCOL", "SUBTYPE", "METHOD", "MEMORY", "SHAPE", "INTERNAL")
+# What it speaks of; its users take these from here.
+from lib.mip import (ERROR, ERRORS, IMAGE, INFER, JSON, PING,
+                     REQUEST, RESPONSE, TEXT)
 
 HEADER = struct.Struct("!BBBBL")  # version, kind, subtype, reserved, remaining size
 INFERENCE = struct.Struct("!BBH")  # n-input, n-output, batch size
