@@ -92,7 +92,8 @@ static const char *meaning(int32_t mip_error) {
         [MIP_ERROR_MEMORY] = "the request, or what it would need, is over the server's limits or "
                              "its memory (sluice serve: --max-body-size and others)",
         [MIP_ERROR_SHAPE] = "the items do not fit the model: their number for each element of the "
-                            "batch (--inputs), or the shape of what is in them",
+                            "batch (--inputs), or the shape of what is in them; the server's "
+                            "log says which",
         [MIP_ERROR_INTERNAL] = "an item could not be read as what the model takes, or the model "
                                "failed; the server's log says why",
     };

@@ -295,3 +295,49 @@ def test_dry_run_of_what_is_too_long(infer):
     out = infer.ok("tcp://127.0.0.1:1", "--text", "-", "--dry-run", "-o", "packet", stdin=long)
     assert "nc -N 127.0.0.1 1 <'packet'" in out
     assert (infer.here / "packet").read_bytes() == undump(out)[0]
+
+
+# ---- Sluice itself --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def served(start_server, repositories):
+    """served(model, …): the URLs of a server of MIP, one for each model."""
+    def serve(*models):
+        listeners = [arg for model in models for arg in ("--mip", f"tcp://127.0.0.1:0={model}")]
+        return start_server("--model-repository", repositories("default"), *listeners).mip_urls
+    return serve
+
+
+def test_models_of_ours(infer, served):
+    batch, two, text = served("id_batch", "id_two_batch", "id_string")
+    out = infer.ok(batch, "--json", "[1,2,3,4]", "--json", "[5,6,7.5,8]")
+    assert out == "[1.0, 2.0, 3.0, 4.0]\n[5.0, 6.0, 7.5, 8.0]\n"
+    out = infer.ok(two, "--inputs", 2, "--json", "[0.5,1]", "--json", "[2,3]", "--json", "[4,5]",
+                   "--json", "[6,7]")
+    assert out == "[[0.5, 1.0], [2, 3]]\n[[4.0, 5.0], [6, 7]]\n"
+    assert infer.ok(text, "--text", "@b.txt") == '"grüße\\n"\n'
+    out = infer.ok(text, "--text", "-", "--format", "raw", "-o", "-", stdin="ä\n\"".encode())
+    assert out == 'ä\n"'
+    many = [arg for i in range(1000) for arg in ("--json", f"[{i},0,0,0]")]
+    lines = infer.ok(batch, *many).splitlines()
+    assert [json.loads(line)[0] for line in lines] == list(range(1000))
+
+
+def test_errors_of_ours(infer, served):
+    batch, two = served("id_batch", "id_two_batch")
+    refused(infer(batch, "--json", "[1,2,3]"), 1, "error SHAPE: ")
+    refused(infer(two, "--json", "[1,2]"), 1, "error SHAPE: ", "--inputs")
+    refused(infer(batch, "--text", "four"), 1, "error INTERNAL: ", "log")
+
+
+def test_dry_run_by_hand_with_ours(infer, served):
+    """The command ends: the server answers who has ended the sending side, and hangs up."""
+    [url] = served("id_batch")
+    shown, command = undump(infer.ok(url, "--json", "[1,2,3,4]", "--dry-run"))
+    shell = subprocess.run(["sh", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                           cwd=infer.here, check=False, timeout=http1.PATIENCE, text=True)
+    assert (shell.returncode, shell.stderr) == (0, "")
+    answer = unod(shell.stdout)
+    assert json.loads(answer[HEADER.size + INFERENCE.size + ITEM.size:]) == [1, 2, 3, 4]
+    assert len(shown) == HEADER.size + INFERENCE.size + ITEM.size + len("[1,2,3,4]")

@@ -80,10 +80,14 @@ def check_answered(url, n):
 
 
 def test_every_scheme(start_server, repositories, tmp_path):
-    server = start_server("--model-repository", repositories("default"),
+    server = start_server("--model-repository", repositories("default"), "--mip",
+                          "tcp://127.0.0.1:0=id_fp32", "--mip", f"unix://{tmp_path}/mip=id_fp32",
                           listen=("127.0.0.1:0", f"unix:{tmp_path}/http"))
     for address in server.addresses:
         check_answered(f"http+{address}" if address.startswith("unix:") else f"http://{address}", 4)
+    assert len(server.mip_urls) == 2
+    for url in server.mip_urls:
+        check_answered(url, 4)
     for path in (None, tmp_path / "socket"):
         with MipServer(None, path) as server:
             check_answered(server.url, 4)
