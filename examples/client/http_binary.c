@@ -4,7 +4,7 @@
  *     cc http_binary.c -o http_binary $(pkg-config --cflags --libs sluice)
  *
  * The model's input is FP32 and takes a row of any length, and so is its output. The numbers leave
- * from our memory, and those of the answer land in it: nothing is copied between. */
+ * from where they are, and those of the answer are put where we want them. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -14,6 +14,8 @@ static int32_t openssl_start(void *context, int fd, const char *host) {
     tls->ssl = SSL_new(tls->settings);
     if (!tls->ssl || SSL_set_fd(tls->ssl, fd) != 1 || SSL_set1_host(tls->ssl, host) != 1 ||
         SSL_set_tlsext_host_name(tls->ssl, host) != 1) {
+        SSL_free(tls->ssl); /* what did not start is not stopped */
+        tls->ssl = NULL;
         return SLUICE_TRANSPORT_FAILED;
     }
     SSL_set_mode(tls->ssl, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);

@@ -36,7 +36,7 @@ static sluice_client_status drive(sluice_client *client, sluice_client_error *er
         sluice_client_wait(client, &waiting);
         fd.fd = waiting.fd;
         fd.events = (short)((waiting.read ? POLLIN : 0) | (waiting.write ? POLLOUT : 0));
-        poll(&fd, 1, waiting.fd < 0 ? 0 : (int)(waiting.timeout_ns / 1000000 + 1));
+        poll(&fd, 1, (int)(waiting.timeout_ns / 1000000 + (waiting.timeout_ns > 0)));
     }
     return status;
 }
