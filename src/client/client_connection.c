@@ -163,5 +163,5 @@ bool client_connection_is_idle(struct client_connection *connection) {
     /* The socket does not tell: a transport has bytes of its own on it (a new ticket of TLS), and
      * may hold some of the peer's. */
     return client_connection_receive(connection, &piece, 1, &moved, NULL) == ST_OK &&
-           moved.n_bytes == 0 && !moved.ended;
+           moved.n_bytes == 0 && moved.wants_read;
 }

@@ -1,0 +1,366 @@
+/* Calls over a transport that wants to read when it writes and to write when it reads, and over
+ * transports that fail in each way there is. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "client/test_server.h"
+#include "client/test_transport.h"
+
+static struct peer peer;
+static struct toy_peer toy_peer;
+static struct toy toy;
+static sluice_client *client;
+static sluice_client_error error;
+
+static void open_over(bool mip, const sluice_client_transport *transport,
+                      uint64_t connect_timeout_ns) {
+    peer_open(&peer, mip);
+    const sluice_client_options options = {.size = sizeof(options),
+                                           .url = peer.url,
+                                           .connect_timeout_ns = connect_timeout_ns,
+                                           .timeout_ns = UINT64_C(20000000000),
+                                           .transport = transport};
+    assert_int_equal(sluice_client_open(&options, &client, &error), SLUICE_CLIENT_OK);
+}
+
+static void open_over_toy(bool mip, uint32_t seed) {
+    sluice_client_transport transport = toy_transport(&toy);
+    memset(&toy_peer, 0, sizeof(toy_peer));
+    toy_peer.seed = seed;
+    toy = (struct toy){.fd = -1, .seed = seed * 7};
+    open_over(mip, &transport, 0);
+    memset(&transport, 0x55, sizeof(transport)); /* it was copied */
+}
+
+static void close_client(void) {
+    sluice_client_close(client);
+    peer_close(&peer);
+}
+
+static void expect(sluice_client_status is, sluice_client_status status, const char *says) {
+    if (is != status ||
+        (status != SLUICE_CLIENT_OK && (error.status != status || !strstr(error.text, says)))) {
+        fail_msg("expected %d \"%s\", got %d \"%s\"", (int)status, says, (int)is, error.text);
+    }
+}
+
+/* ---- two calls ------------------------------------------------------------------------------- */
+
+static char picture[6000];
+static const sluice_mip_item items[] = {{SLUICE_MIP_TEXT, "hello", 5},
+                                        {SLUICE_MIP_IMAGE, picture, sizeof(picture)},
+                                        {SLUICE_MIP_JSON, "[1]", 3}};
+
+static void start(bool mip) {
+    const int64_t dims[] = {700};
+    const sluice_tensor input = {.name = "x",
+                                 .datatype = SLUICE_UINT8,
+                                 .dims = dims,
+                                 .rank = 1,
+                                 .data = picture,
+                                 .n_bytes = 700};
+    const sluice_infer_request http = {
+        .size = sizeof(http), .model = "m", .inputs = &input, .n_inputs = 1};
+    const sluice_mip_request request = {
+        .size = sizeof(request), .items = items, .n_inputs = 3, .batch = 1};
+    expect(mip ? sluice_client_start_mip_infer(client, &request, &error)
+               : sluice_client_start_infer(client, &http, &error),
+           SLUICE_CLIENT_OK, "");
+}
+
+#define JSON                                                                                       \
+    "{\"outputs\":[{\"name\":\"y\",\"datatype\":\"UINT8\",\"shape\":[3],\"data\":[1,2,3]}]}"
+static const char http_answer[] = "HTTP/1.1 200 OK\r\nContent-Length: 75\r\n\r\n" JSON "   ";
+static const char mip_answer[] = "\0\2\1\0\0\0\0\x0e\3\1\0\1\0\0\0\1\0\0\0\2hi";
+
+static size_t answer_of(bool mip, const char **out) {
+    *out = mip ? mip_answer : http_answer;
+    return mip ? sizeof(mip_answer) - 1 : sizeof(http_answer) - 1;
+}
+
+static void take(bool mip) {
+    sluice_mip_answer mip_made = {.size = sizeof(mip_made)};
+    sluice_infer_answer made = {.size = sizeof(made)};
+    if (mip) {
+        expect(sluice_client_take_mip_infer(client, &mip_made, &error), SLUICE_CLIENT_OK, "");
+        assert_memory_equal(mip_made.items[0].data, "hi", 2);
+    } else {
+        expect(sluice_client_take_infer(client, &made, &error), SLUICE_CLIENT_OK, "");
+        assert_memory_equal(made.outputs[0].data, "\1\2\3", 3);
+    }
+}
+
+/* What the call sends over a socket. Returns: its bytes. */
+static size_t request_of(bool mip, char *out) {
+    open_over(mip, NULL, 0);
+    start(mip);
+    expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "");
+    assert_true(peer_accept(&peer));
+    size_t n = peer_read(&peer);
+    memcpy(out, peer.in, n);
+    close_client();
+    return n;
+}
+
+/* One call over the toy: stepped only when what is waited for is there. */
+static void run(bool mip, const char *request, size_t n_request) {
+    const char *answer;
+    size_t n_answer = answer_of(mip, &answer);
+    bool answered = false;
+    toy_peer.n_in = 0;
+    start(mip);
+    for (;; toy.calm = false) {
+        bool ready = client_is_ready(client, 0);
+        sluice_client_status status =
+            ready ? sluice_client_step(client, &error) : SLUICE_CLIENT_AGAIN;
+        if (status != SLUICE_CLIENT_AGAIN) {
+            expect(status, SLUICE_CLIENT_OK, "");
+            break;
+        }
+        (void)peer_accept(&peer);
+        bool moved = peer.fd >= 0 && toy_peer_pump(&toy_peer, &peer);
+        if (!answered && toy_peer.n_in == n_request) {
+            toy_peer_send(&toy_peer, &peer, answer, n_answer);
+            answered = true;
+        } else if (!ready && !moved) {
+            fail_msg("it waits for what never comes");
+        }
+    }
+    assert_int_equal(toy_peer.n_in, n_request);
+    assert_memory_equal(toy_peer.in, request, n_request);
+    take(mip);
+    toy.calm = true; /* whether the connection is good is told by a read that wants to read */
+}
+
+static void at_random(void **state) {
+    (void)state;
+    static char request[PEER_BYTES];
+    for (size_t i = 0; i < sizeof(picture); i++) {
+        picture[i] = (char)(i * 31 >> 2);
+    }
+    for (int mip = 0; mip < 2; mip++) {
+        size_t n_request = request_of(mip, request);
+        for (uint32_t seed = 1; seed <= 25; seed++) {
+            open_over_toy(mip, seed);
+            run(mip, request, n_request);
+            run(mip, request, n_request);
+            assert_int_equal(toy.n_starts, 1);
+            close_client();
+            assert_int_equal(toy.n_stops, 1);
+        }
+    }
+}
+
+/* Between calls: bytes of the transport's own are no reason to connect again, bytes of data are. */
+static void between_calls(void **state) {
+    (void)state;
+    static char request[PEER_BYTES];
+    size_t n_request = request_of(true, request);
+    for (uint32_t seed = 1; seed <= 20; seed++) {
+        open_over_toy(true, seed);
+        run(true, request, n_request);
+        toy_peer_agree(&toy_peer, &peer);
+        run(true, request, n_request);
+        assert_int_equal(toy.n_starts, 1);
+        peer_send(&peer, "Dx", 2);
+        run(true, request, n_request);
+        assert_int_equal(toy.n_starts, 2);
+        peer_send(&peer, "E", 1);
+        run(true, request, n_request);
+        assert_int_equal(toy.n_starts, 3);
+        peer_hang_up(&peer); /* as the next request comes */
+        run(true, request, n_request);
+        assert_int_equal(toy.n_starts, 4);
+        assert_int_equal(toy.n_stops, 3);
+        close_client();
+        assert_int_equal(toy.n_stops, 4);
+    }
+}
+
+/* The handshake is part of connecting. */
+static void a_silent_peer(void **state) {
+    (void)state;
+    sluice_client_transport transport = toy_transport(&toy);
+    toy = (struct toy){.fd = -1, .seed = 1};
+    open_over(true, &transport, 20000000);
+    start(true);
+    expect(client_finish(client, &error), SLUICE_CLIENT_TIMEOUT, "timed out connecting to");
+    assert_int_equal(toy.n_stops, 1);
+    close_client();
+}
+
+/* ---- failures -------------------------------------------------------------------------------- */
+
+/* Does with bytes what a socket does, but for what a row says. */
+struct lame {
+    int fd;
+    int32_t start;
+    int64_t read, write; /* answered by the call with this number; 0: as a socket */
+    int at_read, at_write;
+    const char *reason;
+    int n_reads, n_writes, n_starts, n_stops;
+    bool failed; /* nothing but stop and reason may come now */
+};
+
+static int32_t lame_start(void *context, int fd, const char *host) {
+    struct lame *lame = context;
+    (void)host;
+    lame->fd = fd;
+    lame->n_starts++;
+    return lame->start;
+}
+
+static int64_t lame_moved(ssize_t n, int64_t wanted) {
+    return n >= 0 ? n : errno == EAGAIN ? wanted : SLUICE_TRANSPORT_FAILED;
+}
+
+static int64_t lame_read(void *context, void *data, size_t n_bytes) {
+    struct lame *lame = context;
+    assert_false(lame->failed);
+    if (++lame->n_reads == lame->at_read) {
+        lame->failed = true;
+        return lame->read;
+    }
+    return lame_moved(recv(lame->fd, data, n_bytes, 0), SLUICE_TRANSPORT_WANT_READ);
+}
+
+static int64_t lame_write(void *context, const void *data, size_t n_bytes) {
+    struct lame *lame = context;
+    assert_false(lame->failed);
+    if (++lame->n_writes == lame->at_write) {
+        lame->failed = true;
+        return lame->write;
+    }
+    return lame_moved(send(lame->fd, data, n_bytes < 100 ? n_bytes : 100, MSG_NOSIGNAL),
+                      SLUICE_TRANSPORT_WANT_WRITE);
+}
+
+static void lame_stop(void *context) {
+    ((struct lame *)context)->n_stops++;
+}
+
+static const char *lame_reason(void *context) {
+    return ((struct lame *)context)->reason;
+}
+
+static sluice_client_transport lame_transport(struct lame *lame) {
+    return (sluice_client_transport){.size = sizeof(sluice_client_transport),
+                                     .context = lame,
+                                     .start = lame_start,
+                                     .read = lame_read,
+                                     .write = lame_write,
+                                     .stop = lame_stop,
+                                     .reason = lame_reason};
+}
+
+static void failures(void **state) {
+    (void)state;
+    static const struct {
+        struct lame lame;
+        sluice_client_status status;
+        const char *says[2];
+    } rows[] = {
+        {{.start = -3, .reason = "no weather"},
+         SLUICE_CLIENT_UNREACHABLE,
+         {"the transport did not start", "no weather"}},
+        {{.start = 7}, SLUICE_CLIENT_UNREACHABLE, {"did not start", "no reason"}},
+        {{.write = -3, .at_write = 1, .reason = "bad name"},
+         SLUICE_CLIENT_UNREACHABLE,
+         {"the handshake with /tmp/", "bad name"}},
+        {{.write = -3, .at_write = 2, .reason = "bad luck"},
+         SLUICE_CLIENT_UNREACHABLE,
+         {"sending to /tmp/", "bad luck"}},
+        {{.write = 0, .at_write = 2}, SLUICE_CLIENT_UNREACHABLE, {"sending to", "no reason"}},
+        {{.write = -77, .at_write = 2}, SLUICE_CLIENT_UNREACHABLE, {"sending to", "no reason"}},
+        {{.write = 1 << 20, .at_write = 2}, SLUICE_CLIENT_UNREACHABLE, {"1048576 of", "moved"}},
+        {{.read = -3, .at_read = 1, .reason = "cold"},
+         SLUICE_CLIENT_UNREACHABLE,
+         {"receiving from /tmp/", "cold"}},
+        {{.read = -3, .at_read = 1}, SLUICE_CLIENT_UNREACHABLE, {"receiving from", "no reason"}},
+        {{.read = INT64_MIN, .at_read = 1}, SLUICE_CLIENT_UNREACHABLE, {"receiving", "no reason"}},
+        {{.read = 1 << 20, .at_read = 1}, SLUICE_CLIENT_UNREACHABLE, {"1048576 of", "moved"}},
+        {{.read = 0, .at_read = 1}, SLUICE_CLIENT_UNREACHABLE, {"without an answer", ""}},
+        /* the first read finds nothing, the second the header */
+        {{.read = -3, .at_read = 3, .reason = "rain"}, SLUICE_CLIENT_BROKEN, {"receiving", "rain"}},
+        {{.read = 0, .at_read = 3}, SLUICE_CLIENT_BROKEN, {"in the middle of its answer", ""}},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct lame lame = rows[i].lame;
+        sluice_client_transport transport = lame_transport(&lame);
+        transport.reason = lame.reason || i % 2 == 0 ? transport.reason : NULL;
+        open_over(true, &transport, 0);
+        start(true);
+        sluice_client_status status = client_settle(client, &error);
+        if (status == SLUICE_CLIENT_AGAIN) {
+            assert_true(peer_accept(&peer));
+            peer_send(&peer, mip_answer, 15);
+            status = client_finish(client, &error);
+        }
+        expect(status, rows[i].status, rows[i].says[0]);
+        expect(status, rows[i].status, rows[i].says[1]);
+        assert_int_equal(lame.n_starts, 1);
+        assert_int_equal(lame.n_stops, lame.start == 0);
+        close_client();
+        assert_int_equal(lame.n_stops, lame.start == 0);
+    }
+}
+
+/* A transport that lacks something is refused, before anything is done. */
+static void incomplete(void **state) {
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        struct lame lame = {0};
+        sluice_client_transport transport = lame_transport(&lame);
+        transport.start = i == 0 ? NULL : transport.start;
+        transport.read = i == 1 ? NULL : transport.read;
+        transport.write = i == 2 ? NULL : transport.write;
+        transport.size = i == 3   ? 0
+                         : i == 4 ? offsetof(sluice_client_transport, write)
+                                  : sizeof(transport);
+        const sluice_client_options options = {.size = sizeof(options),
+                                               .url = "https://127.0.0.1:1",
+                                               .transport = i == 5 ? NULL : &transport};
+        expect(sluice_client_open(&options, &client, &error), SLUICE_CLIENT_INVALID,
+               i == 3 ? "size" : "transport");
+        assert_null(client);
+    }
+}
+
+/* https, with what a socket does in the place of TLS, and without `stop`. */
+static void https(void **state) {
+    (void)state;
+    static const struct script scripts[] = {
+        {.texts = {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+                   "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"}}};
+    struct test_server server;
+    char url[URL_BYTES], secure[URL_BYTES + 1];
+    struct lame lame = {0};
+    sluice_client_transport transport = lame_transport(&lame);
+    transport.stop = NULL;
+    test_server_start(&server, url, scripts, 1);
+    snprintf(secure, sizeof(secure), "https%s", url + strlen("http"));
+    const sluice_client_options options = {
+        .size = sizeof(options), .url = secure, .transport = &transport};
+    int32_t yes = 0;
+    expect(sluice_client_open(&options, &client, &error), SLUICE_CLIENT_OK, "");
+    expect(sluice_client_is_live(client, &yes, &error), SLUICE_CLIENT_OK, "");
+    expect(sluice_client_ping(client, &error), SLUICE_CLIENT_OK, "");
+    assert_int_equal(yes, 1);
+    assert_int_equal(lame.n_starts, 1);
+    sluice_client_close(client);
+    test_server_stop(&server);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(at_random),     cmocka_unit_test(between_calls),
+        cmocka_unit_test(a_silent_peer), cmocka_unit_test(failures),
+        cmocka_unit_test(incomplete),    cmocka_unit_test(https),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
