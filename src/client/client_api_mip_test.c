@@ -3,59 +3,297 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/un.h>
 
 #include <cmocka.h>
 
 #include "client/test_server.h"
 #include "sluice/client.h"
 
-#define PING "\0\1\1\0\0\0\0"                                 /* and the NUL */
-#define ANSWER "\0\2\1\0\0\0\0\x0e\1\1\0\1\0\0\0\1\0\0\0\2hi" /* one item of text */
+#define PING "\0\1\1\0\0\0\0" /* and the NUL */
+/* One input, one output, one element: an item of text. */
+#define ANSWER "\0\2\1\0\0\0\0\x0e\1\1\0\1\0\0\0\1\0\0\0\2hi"
+enum { PING_BYTES = sizeof(PING), ANSWER_BYTES = sizeof(ANSWER) - 1 };
+
+static sluice_client_error error;
 
 static sluice_client *open_client(const char *url) {
-    sluice_client_options options = {.size = sizeof(options), .url = url};
+    sluice_client_options options = {
+        .size = sizeof(options), .url = url, .timeout_ns = UINT64_C(20000000000)};
     sluice_client *client;
-    sluice_client_error error;
     if (sluice_client_open(&options, &client, &error) != SLUICE_CLIENT_OK) {
         fail_msg("%s", error.text);
     }
     return client;
 }
 
-static const sluice_mip_item item = {SLUICE_MIP_TEXT, "hello", 5};
-static const sluice_mip_request request = {
-    .size = sizeof(request), .items = &item, .n_inputs = 1, .batch = 1};
-
-static void pings_and_infers(void **state) {
-    (void)state;
-    static const struct script scripts[] = {
-        {.mip = true, .texts = {PING, ANSWER, PING}, .n_bytes = {8, 22, 8}}};
-    struct test_server server;
-    char url[URL_BYTES];
-    test_server_start(&server, url, scripts, 1);
-    sluice_client *client = open_client(url);
-    sluice_client_error error;
-    sluice_mip_answer answer = {.size = sizeof(answer)};
-    assert_int_equal(sluice_client_ping(client, &error), SLUICE_CLIENT_OK);
-    if (sluice_client_mip_infer(client, &request, &answer, &error) != SLUICE_CLIENT_OK) {
-        fail_msg("%s", error.text);
+static void expect(sluice_client_status is, sluice_client_status status, const char *says) {
+    if (is != status ||
+        (status != SLUICE_CLIENT_OK && (error.status != status || !strstr(error.text, says)))) {
+        fail_msg("expected %d \"%s\", got %d \"%s\"", (int)status, says, (int)is, error.text);
     }
+}
+
+static const sluice_mip_item item = {SLUICE_MIP_TEXT, "hello", 5};
+
+static sluice_client_status infer(sluice_client *client, sluice_mip_answer *answer) {
+    const sluice_mip_request request = {
+        .size = sizeof(request), .items = &item, .n_inputs = 1, .batch = 1};
+    return sluice_client_mip_infer(client, &request, answer, &error);
+}
+
+static void good_infer(sluice_client *client) {
+    sluice_mip_answer answer = {.size = sizeof(answer)};
+    expect(infer(client, &answer), SLUICE_CLIENT_OK, "");
     assert_int_equal(answer.n_inputs, 1);
     assert_int_equal(answer.n_outputs, 1);
     assert_int_equal(answer.batch, 1);
     assert_int_equal(answer.items[0].type, SLUICE_MIP_TEXT);
     assert_int_equal(answer.items[0].n_bytes, 2);
     assert_memory_equal(answer.items[0].data, "hi", 2);
-    assert_int_equal(sluice_client_ping(client, &error), SLUICE_CLIENT_OK);
+}
+
+static void pings_and_infers(void **state) {
+    (void)state;
+    static const struct script scripts[] = {{.mip = true,
+                                             .dribble = true,
+                                             .texts = {PING, ANSWER, PING},
+                                             .n_bytes = {PING_BYTES, ANSWER_BYTES, PING_BYTES}}};
+    struct test_server server;
+    char url[URL_BYTES];
+    test_server_start(&server, url, scripts, 1);
+    sluice_client *client = open_client(url);
+    expect(sluice_client_ping(client, &error), SLUICE_CLIENT_OK, "");
+    good_infer(client);
+    expect(sluice_client_ping(client, &error), SLUICE_CLIENT_OK, "");
     sluice_client_close(client);
     test_server_stop(&server);
     assert_int_equal(server.n_requests, 3);
 }
 
+/* As the reference does: one packet, one answer, the end. */
+static void a_connection_per_packet(void **state) {
+    (void)state;
+    static const struct script script = {.mip = true, .texts = {ANSWER}, .n_bytes = {ANSWER_BYTES}};
+    struct script scripts[20];
+    struct test_server server;
+    char url[URL_BYTES];
+    for (size_t i = 0; i < 20; i++) {
+        scripts[i] = script;
+    }
+    test_server_start(&server, url, scripts, 20);
+    sluice_client *client = open_client(url);
+    for (int i = 0; i < 20; i++) {
+        good_infer(client);
+    }
+    sluice_client_close(client);
+    test_server_stop(&server);
+    assert_int_equal(server.n_requests, 20);
+}
+
+static void unix_sockets(void **state) {
+    (void)state;
+    static const struct script scripts[] = {
+        {.mip = true, .texts = {ANSWER}, .n_bytes = {ANSWER_BYTES}},
+        {.mip = true, .texts = {ANSWER}, .n_bytes = {ANSWER_BYTES}}};
+    char folder[] = "/tmp/sluice-mip-XXXXXX", here[4096], url[128];
+    struct test_server server;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    assert_non_null(mkdtemp(folder));
+    assert_non_null(getcwd(here, sizeof(here)));
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s/s", folder);
+    test_server_start_at(&server, (const struct sockaddr *)&address, sizeof(address), scripts, 2);
+    snprintf(url, sizeof(url), "unix://%s/s", folder);
+    sluice_client *client = open_client(url);
+    good_infer(client);
+    sluice_client_close(client);
+    assert_int_equal(chdir(folder), 0);
+    client = open_client("unix://s"); /* as seen from here */
+    good_infer(client);
+    sluice_client_close(client);
+    assert_int_equal(chdir(here), 0);
+    test_server_stop(&server);
+    unlink(address.sun_path);
+    rmdir(folder);
+}
+
+static void errors(void **state) {
+    (void)state;
+    static const struct {
+        const char *packet;
+        size_t n_bytes;
+        int32_t code;
+        const char *says[2];
+    } rows[] = {
+        {"\0\0\0\0\0\0\0\0", 8, SLUICE_MIP_PROTOCOL, {"version", "MIP error 0, PROTOCOL"}},
+        {"\0\0\1\0\0\0\0\0", 8, SLUICE_MIP_SUBTYPE, {"request", "MIP error 1, SUBTYPE"}},
+        {"\0\0\2\0\0\0\0\0", 8, SLUICE_MIP_METHOD, {"kind of call", "MIP error 2, METHOD"}},
+        {"\0\0\3\0\0\0\0\0", 8, SLUICE_MIP_MEMORY, {"memory", "MIP error 3, MEMORY"}},
+        {"\0\0\4\0\0\0\0\0", 8, SLUICE_MIP_SHAPE, {"fit", "MIP error 4, SHAPE"}},
+        {"\0\0\5\0\0\0\0\0", 8, SLUICE_MIP_INTERNAL, {"failed", "MIP error 5, INTERNAL"}},
+        {"\0\0\xfa\0\0\0\0\0", 8, 250, {"does not have", "MIP error 250, unknown"}},
+        {"\0\0\4\0\0\0\0\3why", 11, SLUICE_MIP_SHAPE, {"fit", "MIP error 4"}},
+    };
+    enum { N = sizeof(rows) / sizeof(*rows) };
+    for (size_t i = 0; i < N; i++) { /* for an inference and for a ping, on one connection */
+        struct script script = {.mip = true,
+                                .texts = {rows[i].packet, rows[i].packet, ANSWER},
+                                .n_bytes = {rows[i].n_bytes, rows[i].n_bytes, ANSWER_BYTES}};
+        struct test_server server;
+        char url[URL_BYTES];
+        sluice_mip_answer answer = {.size = sizeof(answer)};
+        test_server_start(&server, url, &script, 1);
+        sluice_client *client = open_client(url);
+        expect(infer(client, &answer), SLUICE_CLIENT_REFUSED, rows[i].says[0]);
+        assert_int_equal(error.mip_error, rows[i].code);
+        expect(sluice_client_ping(client, &error), SLUICE_CLIENT_REFUSED, rows[i].says[1]);
+        assert_int_equal(error.mip_error, rows[i].code);
+        assert_int_equal(error.http_status, 0);
+        good_infer(client);
+        sluice_client_close(client);
+        test_server_stop(&server);
+    }
+}
+
+/* What is no answer to what was asked is said to be the server's. */
+static void broken_answers(void **state) {
+    (void)state;
+    static const struct {
+        const char *packet;
+        size_t n_bytes;
+        const char *says;
+    } rows[] = {
+        {"\0\2\1\0\0\0\0\x0e\1\1\0\2\0\0\0\1\0\0\0\2hi", 22, "item 1 of 2"},
+        {"\0\2\1\0\0\0\0\4\1\0\0\2", 12, "expected batch size 1 as in the request, got 2"},
+        {"\0\2\1\0\0\0\0\4\1\0\0\0", 12, "the server's answer: expected a batch size from 1"},
+        {"\0\2\1\0\0\0\0\4\2\0\0\1", 12, "expected n-input 1 as in the request, got 2"},
+        {"\0\2\1\0\0\0\0\4\0\0\0\1", 12, "expected n-input 1 as in the request, got 0"},
+        {"\0\2\1\0\0\0\0\x0e\1\1\0\1\0\0\0\1\0\0\0\1hi", 22, "1 bytes more behind them"},
+        {"\0\2\1\0\0\0\0\x0e\1\1\0\1\0\0\0\1\xff\xff\xff\xffhi", 22, "expected 4294967295 bytes"},
+        {"\0\2\1\0\0\0\0\3\1\1\0", 11, "at least 4 bytes"},
+        {"\0\2\0\0\0\0\0\x0e\1\1\0\1\0\0\0\1\0\0\0\2hi", 22, "got kind 2 and subtype 0"},
+        {"\1\2\1\0\0\0\0\x0e\1\1\0\1\0\0\0\1\0\0\0\2hi", 22, "not MIP version 0"},
+        {"HTTP/1.1 400 Bad Request\r\n\r\n", 28, "not MIP but HTTP"},
+        {PING, PING_BYTES, "got kind 1"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct script scripts[] = {
+            {.mip = true, .texts = {rows[i].packet}, .n_bytes = {rows[i].n_bytes}},
+            {.mip = true, .texts = {ANSWER}, .n_bytes = {ANSWER_BYTES}}};
+        struct test_server server;
+        char url[URL_BYTES];
+        sluice_mip_answer answer = {.size = sizeof(answer)};
+        test_server_start(&server, url, scripts, 2);
+        sluice_client *client = open_client(url);
+        expect(infer(client, &answer), SLUICE_CLIENT_BROKEN, rows[i].says);
+        assert_int_equal(error.mip_error, -1);
+        good_infer(client);
+        sluice_client_close(client);
+        test_server_stop(&server);
+    }
+}
+
+/* No output is an answer, and a type that nobody knows is handed on. */
+static void odd_answers(void **state) {
+    (void)state;
+    static const struct script scripts[] = {
+        {.mip = true,
+         .texts = {"\0\2\1\0\0\0\0\4\1\0\0\1", "\0\2\1\0\0\0\0\x0c\1\1\0\1\0\0\0\x63\0\0\0\0"},
+         .n_bytes = {12, 20}}};
+    struct test_server server;
+    char url[URL_BYTES];
+    sluice_mip_answer answer = {.size = sizeof(answer)};
+    test_server_start(&server, url, scripts, 1);
+    sluice_client *client = open_client(url);
+    expect(infer(client, &answer), SLUICE_CLIENT_OK, "");
+    assert_int_equal(answer.n_outputs, 0);
+    expect(infer(client, &answer), SLUICE_CLIENT_OK, "");
+    assert_int_equal(answer.items[0].type, 99);
+    assert_int_equal(answer.items[0].n_bytes, 0);
+    sluice_client_close(client);
+    test_server_stop(&server);
+}
+
+/* What can't be sent is refused before a connection is made: nobody listens here. */
+static void can_not_be_sent(void **state) {
+    (void)state;
+    static const sluice_mip_item bad_type = {(sluice_mip_type)4, "x", 1};
+    static const sluice_mip_item no_type = {(sluice_mip_type)0, "x", 1};
+    static const sluice_mip_item no_data = {SLUICE_MIP_TEXT, NULL, 1};
+    static const sluice_mip_item large[] = {{SLUICE_MIP_IMAGE, "x", UINT32_MAX},
+                                            {SLUICE_MIP_IMAGE, "x", SIZE_MAX}};
+    static const struct {
+        const sluice_mip_item *items;
+        uint32_t n_inputs, batch;
+        const char *says;
+    } rows[] = {
+        {&item, 0, 1, "n_inputs: expected 1 to 255, got 0"},
+        {&item, 256, 1, "n_inputs: expected 1 to 255, got 256"},
+        {&item, 1, 0, "batch: expected 1 to 65535, got 0"},
+        {&item, 1, 65536, "batch: expected 1 to 65535, got 65536"},
+        {&item, UINT32_MAX, UINT32_MAX, "n_inputs"},
+        {NULL, 1, 1, "no items"},
+        {&bad_type, 1, 1, "item 0: expected type 1 (text), 2 (JSON) or 3 (image), got 4"},
+        {&no_type, 1, 1, "got 0"},
+        {&no_data, 1, 1, "item 0 lacks its data"},
+        {&large[0], 1, 1, "at most 4294967295 bytes"},
+        {&large[1], 1, 1, "at most 4294967295 bytes"},
+    };
+    sluice_client *client = open_client("unix:///nowhere/at/all");
+    sluice_mip_answer answer = {.size = sizeof(answer)};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        const sluice_mip_request request = {.size = sizeof(request),
+                                            .items = rows[i].items,
+                                            .n_inputs = rows[i].n_inputs,
+                                            .batch = rows[i].batch};
+        expect(sluice_client_mip_infer(client, &request, &answer, &error), SLUICE_CLIENT_INVALID,
+               rows[i].says);
+        assert_int_equal(error.mip_error, -1);
+    }
+    const sluice_mip_request no_size = {.items = &item, .n_inputs = 1, .batch = 1};
+    expect(sluice_client_mip_infer(client, &no_size, &answer, &error), SLUICE_CLIENT_INVALID,
+           "its size");
+    answer.size = 0;
+    expect(infer(client, &answer), SLUICE_CLIENT_INVALID, "its size");
+    answer.size = sizeof(answer);
+    expect(infer(client, &answer), SLUICE_CLIENT_UNREACHABLE, "/nowhere/at/all");
+    sluice_client_close(client);
+}
+
+/* A call of the other protocol says which URLs are for it. */
+static void wrong_protocol(void **state) {
+    (void)state;
+    const sluice_infer_request request = {.size = sizeof(request), .model = "m"};
+    sluice_infer_answer answer = {.size = sizeof(answer)};
+    sluice_mip_answer items = {.size = sizeof(items)};
+    sluice_server_metadata server = {.size = sizeof(server)};
+    sluice_model_metadata model = {.size = sizeof(model)};
+    int32_t yes = 7;
+    sluice_client *client = open_client("tcp://127.0.0.1:1");
+    const char *says = "http+unix:/path/to.sock";
+    expect(sluice_client_is_live(client, &yes, &error), SLUICE_CLIENT_INVALID, says);
+    assert_int_equal(yes, 0);
+    expect(sluice_client_is_ready(client, &yes, &error), SLUICE_CLIENT_INVALID, says);
+    expect(sluice_client_model_is_ready(client, "m", NULL, &yes, &error), SLUICE_CLIENT_INVALID,
+           says);
+    expect(sluice_client_server_metadata(client, &server, &error), SLUICE_CLIENT_INVALID, says);
+    expect(sluice_client_model_metadata(client, "m", NULL, &model, &error), SLUICE_CLIENT_INVALID,
+           says);
+    expect(sluice_client_infer(client, &request, &answer, &error), SLUICE_CLIENT_INVALID, says);
+    sluice_client_close(client);
+    client = open_client("http://127.0.0.1:1");
+    expect(infer(client, &items), SLUICE_CLIENT_INVALID, "tcp://HOST:PORT or unix:///");
+    sluice_client_close(client);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pings_and_infers),
+        cmocka_unit_test(pings_and_infers), cmocka_unit_test(a_connection_per_packet),
+        cmocka_unit_test(unix_sockets),     cmocka_unit_test(errors),
+        cmocka_unit_test(broken_answers),   cmocka_unit_test(odd_answers),
+        cmocka_unit_test(can_not_be_sent),  cmocka_unit_test(wrong_protocol),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
