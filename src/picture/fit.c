@@ -4,18 +4,18 @@
 #include <math.h>
 
 static struct weights_axis whole(uint32_t n_in, uint32_t n_out) {
-    return (struct weights_axis){.n_in = n_in, .from = 0, .to = n_in, .n_out = n_out};
+    return (struct weights_axis){.n_in = n_in, .from = 0, .to = (float)n_in, .n_out = n_out};
 }
 
-/* `length` around the centre, within the picture whatever rounding did to it. Pillow keeps the ends
- * of its window as floats, and which samples are in reach can depend on it; but none is left of a
- * window so narrow that floats do not tell its ends apart. */
+/* `length` around the centre, within the picture whatever rounding did to it, and never nothing: in
+ * a picture of 1 x 65535 floats do not tell the ends of a narrow window apart. */
 static struct weights_axis middle(uint32_t n_in, double length, uint32_t n_out) {
-    double from = fmax(0, (n_in - length) * 0.5);
-    double to = fmin(n_in, from + length);
-    if ((float)from < (float)to) {
-        from = (float)from;
-        to = (float)to;
+    double left = (n_in - length) * 0.5;
+    float most = (float)n_in;
+    float from = fmaxf(0, (float)left);
+    float to = fminf(most, (float)(left + length));
+    if (from >= to) {
+        to = nextafterf(from, most);
     }
     return (struct weights_axis){.n_in = n_in, .from = from, .to = to, .n_out = n_out};
 }

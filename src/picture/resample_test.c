@@ -16,7 +16,7 @@ static const enum picture_filter filters[] = {PICTURE_NEAREST, PICTURE_BILINEAR,
 enum { N_FILTERS = 4 };
 
 static struct weights_axis axis(uint32_t n_in, uint32_t n_out) {
-    return (struct weights_axis){.n_in = n_in, .to = n_in, .n_out = n_out};
+    return (struct weights_axis){.n_in = n_in, .to = (float)n_in, .n_out = n_out};
 }
 
 /* ---- vectors --------------------------------------------------------------------------------- */
@@ -144,7 +144,7 @@ static void weights_add_up(void **state) {
         check_weights(axis(1, 5000), filters[f]);
         check_weights(axis(65535, 224), filters[f]);
         check_weights(axis(65535, 65534), filters[f]);
-        struct weights_axis window = {.n_in = 300, .from = 17.25, .to = 17.75, .n_out = 64};
+        struct weights_axis window = {.n_in = 300, .from = 17.25F, .to = 17.75F, .n_out = 64};
         check_weights(window, filters[f]);
     }
 }

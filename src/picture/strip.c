@@ -87,15 +87,18 @@ static bool is_webp_picture(const char *name) {
     return false;
 }
 
-/* RFC 9649, 2.3 to 2.7: a chunk is its name, its size, its data, and a byte to make it even. The
- * first frame ends an animation; the flags of what is gone, and the size in front, follow. */
+/* RFC 9649, 2.3 to 2.7: a chunk is its name, its size, its data, and a byte to make it even;
+ * nothing counts behind the size in front. The first frame ends an animation; the flags of what is
+ * gone, and the size in front, follow. */
 static void strip_webp(struct copy *copy, struct str file) {
     enum { HEAD = 12, NAME_AND_SIZE = 8, FLAGS_AT = 20, NOTES = 0x20 | 0x08 | 0x04 };
     size_t at = HEAD, dropped = 0;
     uint32_t n_riff = head_le16(file, 4) | head_le16(file, 6) << 16;
+    size_t n_all = (size_t)n_riff + NAME_AND_SIZE;
     bool ended = false;
+    file.len = n_all < file.len ? n_all : file.len;
     add(copy, file, 0, HEAD);
-    while (!ended && file.len - at >= NAME_AND_SIZE) {
+    while (!ended && at + NAME_AND_SIZE <= file.len) {
         const char *name = file.ptr + at;
         size_t n = head_le16(file, at + 4) | (size_t)head_le16(file, at + 6) << 16;
         size_t whole = NAME_AND_SIZE + n + (n & 1);

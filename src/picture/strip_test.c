@@ -75,6 +75,12 @@ static const struct row rows[] = {
      STR("RIFF\x2a\0\0\0WEBP" VP8X("\x10") VP8)},
     {"WebP, animated", STR("RIFF\x52\0\0\0WEBP" VP8X("\x2a") ICCP ANIM ANMF ANMF EXIF_CHUNK),
      STR("RIFF\x30\0\0\0WEBP" VP8X("\x02") ANIM ANMF)},
+    {"WebP with a tail", STR("RIFF\x18\0\0\0WEBP" VP8 VP8 "tail"), STR("RIFF\x18\0\0\0WEBP" VP8)},
+    {"WebP, a size that is too small", STR("RIFF\x10\0\0\0WEBP" VP8),
+     STR("RIFF\x10\0\0\0WEBP"
+         "VP8 \x0c\0\0\0"
+         "\x30\x01\0\x9d")},
+    {"WebP, no size", STR("RIFF\0\0\0\0WEBP" VP8), STR("RIFF\0\0\0\0")},
     {"WebP, cut off",
      STR("RIFF\x18\0\0\0WEBP"
          "VP8 \x0c\0\0\0"

@@ -77,11 +77,17 @@ void weights_fini(struct weights *weights) {
     *weights = (struct weights){0};
 }
 
-/* Positions are added up, step by step, where one product would be more exact: where a centre falls
- * on the line between two samples, the sum's error decides, and it must decide as Pillow's does. */
+/* Old samples per new one. */
+static double scale_of(const struct weights_axis *axis) {
+    float length = axis->to - axis->from;
+    return (double)length / axis->n_out;
+}
+
+/* Positions are added up, step by step, where a product would be more exact: where a centre falls
+ * on the line between two samples, the error decides, and it must decide as Pillow's does. */
 static bool init_nearest(struct weights *weights, const struct weights_axis *axis) {
-    double step = (axis->to - axis->from) / axis->n_out;
-    double at = axis->from + step * 0.5;
+    double step = scale_of(axis);
+    double at = (double)axis->from + step * 0.5;
     if (!make_room(weights, axis->n_out, 1)) {
         return false;
     }
@@ -132,13 +138,13 @@ bool weights_init(struct weights *weights, const struct weights_axis *axis,
         return init_nearest(weights, axis);
     }
     struct filter filter = filter_of(kind);
-    double scale = (axis->to - axis->from) / axis->n_out;
+    double scale = scale_of(axis);
     double widening = scale < 1 ? 1 : scale;
     uint32_t stride = (uint32_t)ceil(filter.reach * widening) * 2 + 1;
     double *raw = calloc(stride, sizeof(*raw));
     bool ok = raw && make_room(weights, axis->n_out, stride);
     for (uint32_t i = 0; ok && i < axis->n_out; i++) {
-        double center = axis->from + ((double)i + 0.5) * scale;
+        double center = (double)axis->from + ((double)i + 0.5) * scale;
         weigh(weights, i, center, widening, &filter, axis->n_in, raw);
     }
     free(raw);

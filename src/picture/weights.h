@@ -12,10 +12,11 @@
 
 enum { WEIGHT_BITS = 22 }; /* a weight of one is 1 << WEIGHT_BITS */
 
-/* From where to where of the old axis the new one reaches. */
+/* From where to where of the old axis the new one reaches. The ends are floats, as Pillow's: which
+ * samples are in reach can depend on it. */
 struct weights_axis {
-    uint32_t n_in;
-    double from, to; /* 0 <= from < to <= n_in */
+    uint32_t n_in;  /* at most 2^24 */
+    float from, to; /* 0 <= from < to <= n_in */
     uint32_t n_out;
 };
 
