@@ -43,7 +43,7 @@ void mip_rows_next(struct mip_rows *rows, struct tensor *out) {
         struct str element;
         for (uint64_t i = 0; i < rows->n_elements && bytes_next(&rows->rest, &element); i++) {
         }
-    } else {
+    } else if (rows->row_bytes > 0) {
         assert(rows->rest.len >= rows->row_bytes);
         rows->rest = str_make(before.ptr + rows->row_bytes, before.len - rows->row_bytes);
     }

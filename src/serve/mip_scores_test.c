@@ -19,7 +19,8 @@ enum { MAX_VALUES = 6 };
 /* The bytes of `value` in `datatype`. Returns: how many. */
 static size_t put(enum datatype datatype, double value, char *out) {
     size_t size = datatype_size(datatype);
-    uint64_t bits = (uint64_t)(int64_t)value; /* the lower bytes of a whole number */
+    bool whole = !datatype_is_float(datatype);
+    int64_t bits = whole ? (int64_t)value : 0; /* whose lower bytes are the shorter kinds' */
     float f32 = (float)value;
     uint16_t half = datatype == DT_FP16 ? half_from_double(value) : bfloat_from_double(value);
     const void *from = &bits;
