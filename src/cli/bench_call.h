@@ -14,7 +14,7 @@ struct bench_call;
 
 struct bench_protocol {
     const char *name;
-    const char *schemes; /* of URLs, each followed by a space */
+    const char *schemes; /* of URLs, without the colon, each followed by a space */
     /* Asks the server what must be known and fills in the rest of the call, in `arena`. */
     enum status (*prepare)(struct arena *arena, const struct bench_settings *settings,
                            struct bench_call *call, struct error *err);
@@ -43,6 +43,9 @@ struct bench_call {
     /* For the report; "" where the protocol does not say. */
     const char *server, *server_version, *model_version, *platform;
 };
+
+/* The rows. */
+extern const struct bench_protocol bench_protocol_v2, bench_protocol_mip;
 
 /* The protocol of a URL. Returns: NULL where there is none. */
 const struct bench_protocol *bench_protocol_find(const char *url);

@@ -18,7 +18,7 @@ enum {
     CHARACTER = 7, /* about the width of one, for what would overlap */
     RIDGE_LEFT = 62,
     RIDGE_ROWS_HEIGHT = 230,
-    RIDGE_MOST = 46,
+    RIDGE_MOST = 96,
     RIDGE_LEAST = 20,
     SPARK_WIDTH = 96,
     SPARK_HEIGHT = 22,
@@ -188,7 +188,7 @@ static void print_ridge(struct buf *out, const struct bench_ridges *ridges,
     print_rule(out, "mark dashed", high, base - height, high, base);
     buf_add_str(out, STR("</g>\n"));
     print_rule(out, "grid", RIDGE_LEFT, base, WIDTH - RIGHT, base);
-    print_text(out, RIDGE_LEFT - 7, base - 2, "end", row->name);
+    print_text(out, RIDGE_LEFT - 7, base - height / 2 + 4, "end", row->name);
 }
 
 void bench_ridges_print(struct buf *out, const struct bench_ridges *ridges) {

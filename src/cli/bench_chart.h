@@ -23,7 +23,7 @@ struct bench_mark {
 };
 
 struct bench_chart {
-    const char *title, *x_label, *y_label;
+    const char *title, *x_label; /* the title names the unit of y */
     struct bench_scale x, y;
     const struct bench_mark *marks; /* of the x axis; NULL: its ticks */
     size_t n_marks;

@@ -27,7 +27,7 @@ struct figures {
 };
 
 double bench_step_hue(size_t index, size_t n) {
-    return n > 1 ? 215 - 205 * (double)index / (double)(n - 1) : 215;
+    return n > 1 ? fmod(215 + 175 * (double)index / (double)(n - 1), 360) : 215;
 }
 
 static double ms(const struct bench_step_result *step, double quantile) {
@@ -57,9 +57,9 @@ static void print_throughput(struct figures *figures) {
     struct bench_series series[2] = {
         {"answered", 215, figures->loads, rates, figures->n, true},
         {"wanted", 40, figures->loads, figures->loads, figures->n, false}};
-    struct bench_chart chart = {.title = figures->open ? "Throughput over the rate wanted"
-                                                       : "Throughput over concurrency",
-                                .y_label = "requests/s",
+    struct bench_chart chart = {.title = figures->open
+                                             ? "Throughput over the rate wanted, requests/s"
+                                             : "Throughput over concurrency, requests/s",
                                 .series = series,
                                 .n_series = figures->open ? 2 : 1};
     if (!figures->open) {
@@ -84,7 +84,6 @@ static void print_latency(struct figures *figures) {
     struct bench_series series[N_PERCENTILES];
     struct bench_chart chart = {.title = figures->open ? "Latency over the rate wanted, ms"
                                                        : "Latency over concurrency, ms",
-                                .y_label = "ms",
                                 .series = series,
                                 .n_series = N_PERCENTILES};
     for (size_t k = 0; k < N_PERCENTILES; k++) {
@@ -126,7 +125,6 @@ static void print_percentiles(struct figures *figures) {
     double end = most_nines(figures), min = INFINITY, max = 0;
     struct bench_chart chart = {.title = "Latency by percentile, ms",
                                 .x_label = "percent of requests that took no longer",
-                                .y_label = "ms",
                                 .x = {.from = 0, .to = end},
                                 .marks = marks,
                                 .series = series,

@@ -29,28 +29,37 @@ static void escaped(struct buf *out, const struct bench_result *result,
     out->failed = out->failed || plain.failed;
 }
 
-static const char *title_of(const struct bench_result *result) {
-    const struct bench_settings *settings = result->settings;
-    return settings->options.title ? settings->options.title
-           : settings->model       ? settings->model
-                                   : settings->options.url;
+static void print_title(struct buf *out, const struct bench_result *result) {
+    const struct bench_options *options = &result->settings->options;
+    if (options->title) {
+        text(out, options->title);
+        return;
+    }
+    text(out, options->model ? options->model : options->url);
+    add(out, " under load");
 }
 
 /* ---- the top --------------------------------------------------------------------------------- */
 
+/* "2026-01-31 12:00 UTC" */
 static void print_started(struct buf *out, const struct bench_result *result) {
-    bench_time_print(out, result->started_s);
+    struct buf text_of;
+    buf_init(&text_of, out->arena, 32);
+    bench_time_print(&text_of, result->started_s);
+    if (text_of.len >= 16) {
+        buf_printf(out, "%.10s %.5s UTC", text_of.data, text_of.data + 11);
+    }
 }
 
 static void print_head(struct buf *out, const struct bench_result *result) {
     add(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
              "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>");
-    text(out, title_of(result));
-    add(out, " under load</title>\n<style>\n");
+    print_title(out, result);
+    add(out, "</title>\n<style>\n");
     add(out, bench_style);
     add(out, "</style>\n</head>\n<body>\n<main>\n<header>\n<h1>");
-    text(out, title_of(result));
-    add(out, " under load</h1>\n<p class=\"soft\">");
+    print_title(out, result);
+    add(out, "</h1>\n<p class=\"soft\">");
     text(out, result->call->url);
     add(out, " · ");
     escaped(out, result, bench_request_print);
@@ -81,21 +90,28 @@ static uint64_t count_failures(const struct bench_result *result, uint64_t *n_re
 }
 
 static void print_best_tiles(struct buf *out, const struct bench_result *result) {
-    const struct bench_step_result *best = bench_best(result);
-    char value[BENCH_TEXT_BYTES], name[BENCH_TEXT_BYTES];
+    const struct bench_step_result *best = bench_best(result), *enough = bench_enough(result);
+    char value[BENCH_TEXT_BYTES], name[BENCH_TEXT_BYTES], p99[BENCH_TEXT_BYTES];
     if (!best) {
         print_tile(out, "bad", "–", "", "no step to name");
         return;
     }
-    const struct bench_histogram *latency = &best->stats.latency;
     struct str at = arena_printf(out->arena, "most, at %s", bench_text_step(&best->step, name));
     print_tile(out, "", bench_text_number(bench_rate(best), value), "requests/s",
                at.ptr ? at.ptr : "");
-    at = arena_printf(out->arena, "p50 at %s", name);
-    print_tile(out, "", bench_text_ms(bench_histogram_quantile(latency, 0.5), value), "ms",
-               at.ptr ? at.ptr : "");
     at = arena_printf(out->arena, "p99 at %s", name);
     print_tile(out, "", bench_text_ms(bench_p99_ns(best), value), "ms", at.ptr ? at.ptr : "");
+    if (enough) {
+        at = arena_printf(out->arena, "of that already at %s, p99 %s ms",
+                          bench_text_step(&enough->step, name),
+                          bench_text_ms(bench_p99_ns(enough), p99));
+        print_tile(out, "", bench_text_percent(bench_rate(enough) / bench_rate(best), value), "",
+                   at.ptr ? at.ptr : "");
+        return;
+    }
+    at = arena_printf(out->arena, "p50 at %s", name);
+    print_tile(out, "", bench_text_ms(bench_histogram_quantile(&best->stats.latency, 0.5), value),
+               "ms", at.ptr ? at.ptr : "");
 }
 
 static void print_tiles(struct buf *out, const struct bench_result *result) {
@@ -241,7 +257,7 @@ static void print_facts(struct buf *out, const struct bench_result *result) {
     const struct bench_call *call = result->call;
     char first[BENCH_TEXT_BYTES];
     add(out, "<h2>What was run</h2>\n<div class=\"card\"><dl>\n");
-    print_joined(out, "model", result->settings->model,
+    print_joined(out, "model", result->settings->options.model,
                  *call->model_version
                      ? arena_printf(out->arena, "version %s", call->model_version).ptr
                      : "");
@@ -274,7 +290,7 @@ static void print_reading(struct buf *out, const struct bench_result *result) {
               "server is also asked less; with --rate it is not. ");
     add(out,
         "Requests of the warm-up are in no figure. MB/s counts the bytes of inputs and outputs. "
-        "Percentiles are exact to 0.4 %.</p>\n");
+        "Percentiles are exact to 0.4\u00a0%.</p>\n");
 }
 
 void bench_html_print(struct buf *out, const struct bench_result *result) {

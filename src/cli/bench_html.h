@@ -14,7 +14,7 @@ extern const char bench_style[];
 
 /* The figures: throughput and latency over the load, percentiles, distributions. */
 void bench_figures_print(struct buf *out, const struct bench_result *result);
-/* The hue of step `index` of `n`: from blue, for the first, to red. */
+/* The hue of step `index` of `n`: from blue, for the first, over red to orange. */
 double bench_step_hue(size_t index, size_t n);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "base/checked.h"
+#include "base/nearest.h"
 #include "cli/bench_fill.h"
 #include "cli/infer_shape.h"
 #include "cli/infer_tensor.h"
@@ -50,10 +51,28 @@ static const char *find(const struct option_texts *texts, bool colon, struct str
     return NULL;
 }
 
+/* The sentence for a name that the model does not have. */
+static enum status unknown_name(struct arena *arena, const char *flag, struct str name,
+                                const sluice_model_metadata *model, struct error *err) {
+    struct nearest nearest = {0};
+    struct buf names;
+    buf_init(&names, arena, 0);
+    struct str wanted = arena_dup(arena, name);
+    for (size_t i = 0; i < model->n_inputs && wanted.ptr; i++) {
+        buf_printf(&names, "%s%s", i > 0 ? ", " : "", model->inputs[i].name);
+        nearest_consider(&nearest, wanted.ptr, model->inputs[i].name);
+    }
+    return error_set(
+        err, ST_BAD_CONFIG, "--%s: model \"%s\" has no input \"%.*s\"%s%s%s (it has: %.*s)", flag,
+        model->name, STR_ARG(name), nearest.best ? "; did you mean \"" : "",
+        nearest.best ? nearest.best : "", nearest.best ? "\"?" : "", STR_ARG(buf_str(&names)));
+}
+
 /* Every item must have the form, name an input of the model, and do so once. */
-static enum status check_names(const char *flag, const char *form, bool colon,
+static enum status check_names(struct arena *arena, const char *flag, const char *form,
                                const struct option_texts *texts, const sluice_model_metadata *model,
                                struct error *err) {
+    bool colon = strcmp(flag, "shape") == 0;
     for (size_t i = 0; i < texts->n; i++) {
         struct str value, name = split(texts->items[i], colon, &value);
         bool known = false;
@@ -65,11 +84,7 @@ static enum status check_names(const char *flag, const char *form, bool colon,
                              form);
         }
         if (!known) {
-            return error_set(err, ST_BAD_CONFIG,
-                             "--%s %s: model \"%s\" has no input \"%.*s\" (the first it has is "
-                             "\"%s\")",
-                             flag, texts->items[i], model->name, STR_ARG(name),
-                             model->n_inputs > 0 ? model->inputs[0].name : "");
+            return unknown_name(arena, flag, name, model, err);
         }
         if (find(texts, colon, name) != texts->items[i]) {
             return error_set(err, ST_BAD_CONFIG, "--%s is given twice for input \"%.*s\"", flag,
@@ -245,10 +260,10 @@ enum status bench_inputs_make(struct arena *arena, const struct bench_options *o
     sluice_tensor *made = arena_calloc(arena, model->n_inputs, sizeof(*made));
     enum status status = made ? ST_OK : no_memory(err);
     if (status == ST_OK) {
-        status = check_names("input", "NAME=SOURCE", false, &options->inputs, model, err);
+        status = check_names(arena, "input", "NAME=SOURCE", &options->inputs, model, err);
     }
     if (status == ST_OK) {
-        status = check_names("shape", "NAME=DIMS", true, &options->shapes, model, err);
+        status = check_names(arena, "shape", "NAME=DIMS", &options->shapes, model, err);
     }
     for (size_t i = 0; i < model->n_inputs && status == ST_OK; i++) {
         struct bench_random random = {.state = options->seed + i};

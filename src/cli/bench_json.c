@@ -248,7 +248,7 @@ void bench_json_print(struct buf *out, const struct bench_result *result) {
     key(out, 2, "command");
     buf_add_json_string(out, result->settings->command_line);
     add_text(out, 2, "url", call->url);
-    add_text(out, 2, "model", result->settings->model);
+    add_text(out, 2, "model", result->settings->options.model);
     add_text(out, 2, "model_version", call->model_version);
     add_text(out, 2, "platform", call->platform);
     add_text(out, 2, "server", call->server);

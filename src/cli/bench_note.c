@@ -1,13 +1,12 @@
 /* The sentences around the table: what was run, how, and what to think of it. */
 #include <inttypes.h>
-#include <string.h>
 
 #include "cli/bench_pace.h"
 #include "cli/bench_report.h"
 #include "cli/bench_text.h"
 
 /* Past these a reader should know. */
-static const double busy_limit = 0.8, unsteady_limit = 0.15, behind_limit = 0.01;
+static const double busy_limit = 0.8, unsteady_limit = 0.15;
 static const uint64_t lag_limit_ns = 1000000;
 
 /* ---- what was run ---------------------------------------------------------------------------- */
@@ -15,14 +14,13 @@ static const uint64_t lag_limit_ns = 1000000;
 void bench_request_print(struct buf *out, const struct bench_result *result) {
     static const char *const forms[] = {"binary", "JSON", "raw binary"};
     const struct bench_call *call = result->call;
-    bool v2 = strncmp(call->url, "http", 4) == 0;
     char text[BENCH_TEXT_BYTES];
     buf_add_str(out, str_of(call->protocol->name));
     if (call->ping) {
         buf_add_str(out, STR(", pings"));
         return;
     }
-    if (v2) {
+    if (!result->settings->mip) {
         buf_printf(out, ", %s", forms[result->settings->options.form]);
     }
     buf_printf(out, ", batch %" PRIu64, call->batch);
@@ -51,7 +49,7 @@ void bench_load_print(struct buf *out, const struct bench_result *result) {
 }
 
 void bench_best_print(struct buf *out, const struct bench_result *result) {
-    const struct bench_step_result *best = bench_best(result);
+    const struct bench_step_result *best = bench_best(result), *enough = bench_enough(result);
     uint64_t limit = result->settings->options.max_p99_ns;
     char text[BENCH_TEXT_BYTES], name[BENCH_TEXT_BYTES], p99[BENCH_TEXT_BYTES];
     if (!best) {
@@ -67,6 +65,11 @@ void bench_best_print(struct buf *out, const struct bench_result *result) {
     }
     buf_printf(out, "%s requests/s at %s, p99 %s ms", bench_text_number(bench_rate(best), text),
                bench_text_step(&best->step, name), bench_text_ms(bench_p99_ns(best), p99));
+    if (enough) {
+        buf_printf(out, "; %s of that already at %s, p99 %s ms",
+                   bench_text_percent(bench_rate(enough) / bench_rate(best), text),
+                   bench_text_step(&enough->step, name), bench_text_ms(bench_p99_ns(enough), p99));
+    }
 }
 
 /* ---- what to think of it --------------------------------------------------------------------- */
@@ -88,8 +91,7 @@ static bool failure_note(struct buf *out, const struct bench_step_result *step, 
 static bool unsent_note(struct buf *out, const struct bench_step_result *step) {
     char name[BENCH_TEXT_BYTES], count[BENCH_TEXT_BYTES], rate[BENCH_TEXT_BYTES];
     const struct bench_stats *stats = &step->stats;
-    uint64_t begun = bench_n_requests(step) + stats->n_abandoned;
-    if ((double)stats->n_unsent <= behind_limit * (double)(begun + stats->n_unsent)) {
+    if (bench_kept_up(step)) {
         return false;
     }
     buf_printf(out,

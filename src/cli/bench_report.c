@@ -131,8 +131,8 @@ static void print_table(struct buf *out, const struct bench_result *result) {
 static void print_head(struct buf *out, const struct bench_result *result) {
     char text[BENCH_TEXT_BYTES];
     buf_printf(out, "%s", result->call->url);
-    if (result->settings->model) {
-        buf_printf(out, " %s", result->settings->model);
+    if (result->settings->options.model) {
+        buf_printf(out, " %s", result->settings->options.model);
     }
     buf_add_str(out, STR("\n  "));
     bench_request_print(out, result);

@@ -4,6 +4,7 @@
 #include <math.h>
 
 enum { PARTS = 5, MIN_ANSWERS_A_PART = 20 };
+static const double unsent_share = 0.01, enough_share = 0.95;
 
 double bench_rate(const struct bench_step_result *step) {
     return step->window_ns > 0 ? (double)step->stats.n_in_window * 1e9 / (double)step->window_ns
@@ -62,6 +63,19 @@ uint64_t bench_p99_ns(const struct bench_step_result *step) {
     return bench_histogram_quantile(&step->stats.latency, 0.99);
 }
 
+bool bench_kept_up(const struct bench_step_result *step) {
+    double begun = (double)(bench_n_requests(step) + step->stats.n_abandoned);
+    double unsent = (double)step->stats.n_unsent;
+    return unsent <= unsent_share * (begun + unsent);
+}
+
+static bool is_better(const struct bench_step_result *a, const struct bench_step_result *b) {
+    if (bench_kept_up(a) != bench_kept_up(b)) {
+        return bench_kept_up(a);
+    }
+    return bench_rate(a) > bench_rate(b);
+}
+
 const struct bench_step_result *bench_best(const struct bench_result *result) {
     uint64_t limit = result->settings->options.max_p99_ns;
     const struct bench_step_result *best = NULL;
@@ -69,11 +83,23 @@ const struct bench_step_result *bench_best(const struct bench_result *result) {
         const struct bench_step_result *step = result->steps[i];
         bool fits = bench_histogram_total(&step->stats.latency) > 0 &&
                     (limit == 0 || bench_p99_ns(step) <= limit);
-        if (fits && (!best || bench_rate(step) > bench_rate(best))) {
+        if (fits && (!best || is_better(step, best))) {
             best = step;
         }
     }
     return best;
+}
+
+const struct bench_step_result *bench_enough(const struct bench_result *result) {
+    const struct bench_step_result *best = bench_best(result), *enough = best;
+    for (size_t i = 0; best && best->step.rate == 0 && i < result->n_steps; i++) {
+        const struct bench_step_result *step = result->steps[i];
+        if (bench_rate(step) >= enough_share * bench_rate(best) &&
+            bench_p99_ns(step) < bench_p99_ns(enough)) {
+            enough = step;
+        }
+    }
+    return enough == best ? NULL : enough;
 }
 
 bool bench_all_succeeded(const struct bench_result *result) {

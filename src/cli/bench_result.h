@@ -47,8 +47,16 @@ double bench_unsteadiness(const struct bench_step_result *step);
 /* Measured requests that were answered or failed. */
 uint64_t bench_n_requests(const struct bench_step_result *step);
 uint64_t bench_p99_ns(const struct bench_step_result *step);
-/* The step with the highest rate whose p99 is within --max-p99, if given. NULL: none. */
+/* Did the requests of an open loop begin? False when more than 1 % never did. True of a closed
+ * loop. */
+bool bench_kept_up(const struct bench_step_result *step);
+/* The step with the highest rate whose p99 is within --max-p99, if given; one that was kept up with
+ * before any that was not. NULL: none. */
 const struct bench_step_result *bench_best(const struct bench_result *result);
+/* Of the steps of a closed loop that reach 95 % of the best one's rate, the one with the least p99:
+ * more concurrency mostly makes requests wait. NULL: it is the best one itself, or there is
+ * none. */
+const struct bench_step_result *bench_enough(const struct bench_result *result);
 /* Did every request succeed, and was there one? */
 bool bench_all_succeeded(const struct bench_result *result);
 

@@ -2,10 +2,12 @@
  * together. */
 #include "cli/bench_settings.h"
 
+#include <inttypes.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/server_url.h"
 #include "cli/shell.h"
 
 static const struct option rows[] = {
@@ -60,36 +62,71 @@ static const struct option_set set = {
     .hints = hints,
 };
 
-static bool starts(const char *text, const char *with) {
-    return strncmp(text, with, strlen(with)) == 0;
-}
-
 /* A model is named where the protocol has names. */
-static enum status check_model(const struct bench_options *options, struct error *err) {
-    bool mip = starts(options->url, "tcp:") || starts(options->url, "unix:");
-    if (options->model.n > 1) {
-        return error_set(err, ST_BAD_CONFIG, "one argument too many: \"%s\"",
-                         options->model.items[1]);
+static enum status check_model(const struct bench_settings *settings, struct error *err) {
+    const struct bench_options *options = &settings->options;
+    if (options->model && (settings->mip || options->ping)) {
+        return error_set(err, ST_BAD_CONFIG, "one argument too many: \"%s\"; %s", options->model,
+                         options->ping ? "a ping is for no model"
+                                       : "a MIP server serves one model at its address, which has "
+                                         "no name");
     }
-    if (options->model.n == 1 && (mip || options->ping)) {
-        return error_set(err, ST_BAD_CONFIG, "%s: %s names no model", options->model.items[0],
-                         options->ping ? "a ping" : "MIP has one model to an address and");
-    }
-    if (options->model.n == 0 && !mip && !options->ping) {
+    if (!options->model && !settings->mip && !options->ping) {
         return error_set(err, ST_BAD_CONFIG, "MODEL is missing: sluice bench %s MODEL (or --ping)",
                          options->url);
     }
     return ST_OK;
 }
 
-static enum status check(const struct bench_options *options, struct error *err) {
+static enum status check_items(const struct bench_settings *settings, struct error *err) {
+    const struct bench_options *options = &settings->options;
+    size_t n = options->images.n + options->texts.n + options->jsons.n;
+    if (settings->mip && !options->ping && n == 0) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "there is nothing to send: give --image FILE, --text TEXT or --json-item "
+                         "VALUE, or --ping");
+    }
+    if (settings->mip && n % options->n_inputs != 0) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "%zu items are no whole number of elements of %" PRIu64
+                         " inputs (--inputs)",
+                         n, options->n_inputs);
+    }
+    return ST_OK;
+}
+
+/* Flags of the other protocol, or of inferences where there are pings. */
+static enum status check_flags(const struct bench_settings *settings, const struct options *given,
+                               struct error *err) {
+    for (size_t i = 0; i < set.n_options; i++) {
+        bool http = strcmp(rows[i].group, "Request over HTTP") == 0;
+        bool mip = strcmp(rows[i].group, "Request over MIP") == 0;
+        if (!given->given[i]) {
+            continue;
+        }
+        if (settings->options.ping && (http || mip || strcmp(rows[i].name, "batch") == 0)) {
+            return error_set(err, ST_BAD_CONFIG, "--ping sends no inference: no --%s",
+                             rows[i].name);
+        }
+        if ((http && settings->mip) || (mip && !settings->mip)) {
+            return error_set(err, ST_BAD_CONFIG, "--%s is for %s, and %s speaks %s", rows[i].name,
+                             http ? "HTTP" : "MIP", settings->options.url, http ? "MIP" : "HTTP");
+        }
+    }
+    return ST_OK;
+}
+
+static enum status check(struct bench_settings *settings, const struct options *given,
+                         struct error *err) {
+    const struct bench_options *options = &settings->options;
+    struct client_url server;
+    enum status status = server_url_parse(given->arena, options->url, &server, err);
+    if (status != ST_OK) {
+        return status;
+    }
+    settings->mip = server.protocol == CLIENT_MIP;
     if (options->arrival != 0 && !options->rate) {
         return error_set(err, ST_BAD_CONFIG, "--arrival is for --rate");
-    }
-    if (options->ping && (options->inputs.n > 0 || options->shapes.n > 0 ||
-                          options->outputs.n > 0 || options->batch != 1)) {
-        return error_set(err, ST_BAD_CONFIG,
-                         "--ping sends no inputs: no --input, --shape, --output or --batch");
     }
     if (options->form == BENCH_FORM_RAW && options->outputs.n > 0) {
         return error_set(err, ST_BAD_CONFIG, "--form raw sends nothing but the input: no --output");
@@ -99,7 +136,11 @@ static enum status check(const struct bench_options *options, struct error *err)
         return error_set(err, ST_BAD_CONFIG, "--json and --html: the same file \"%s\"",
                          options->json_file);
     }
-    return check_model(options, err);
+    status = check_model(settings, err);
+    if (status == ST_OK) {
+        status = check_flags(settings, given, err);
+    }
+    return status == ST_OK ? check_items(settings, err) : status;
 }
 
 static enum status print_command_line(struct arena *arena, int argc, char **argv, struct str *out,
@@ -122,19 +163,19 @@ static enum status print_command_line(struct arena *arena, int argc, char **argv
 }
 
 int bench_settings_read(int argc, char **argv, struct arena *arena, struct bench_settings *out) {
+    struct options given;
     struct error err = {0};
     *out = (struct bench_settings){0};
-    int code = command_begin(&set, argc, argv, &out->options, arena);
+    int code = command_begin_with(&given, &set, argc, argv, &out->options, arena);
     if (code != COMMAND_GO_ON) {
         return code;
     }
-    enum status status = check(&out->options, &err);
+    enum status status = check(out, &given, &err);
     if (status == ST_OK) {
         status = bench_plan_make(out->options.concurrency, out->options.rate, &out->plan, &err);
     }
     if (status == ST_OK) {
         status = print_command_line(arena, argc, argv, &out->command_line, &err);
     }
-    out->model = out->options.model.n == 1 ? out->options.model.items[0] : NULL;
     return status == ST_OK ? COMMAND_GO_ON : command_usage_error(&set, &err);
 }

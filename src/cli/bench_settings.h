@@ -20,7 +20,7 @@ struct bench_options {
 
 struct bench_settings {
     struct bench_options options;
-    const char *model; /* NULL: none */
+    bool mip; /* the URL is one of MIP */
     struct bench_plan plan;
     struct str command_line; /* as a shell would take it */
 };

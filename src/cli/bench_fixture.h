@@ -1,0 +1,97 @@
+/* For the tests of the reports: a result with numbers that are known. Nothing else includes this. */
+#ifndef SLUICE_CLI_BENCH_FIXTURE_H
+#define SLUICE_CLI_BENCH_FIXTURE_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "cli/bench_result.h"
+
+struct bench_fixture {
+    struct arena *arena;
+    struct bench_settings settings;
+    struct bench_call call;
+    struct bench_result result;
+    char *argv[32];
+};
+
+/* A result without steps. `line`: the arguments of `sluice bench`, separated by '|'. */
+static inline struct bench_fixture *fixture_new(const char *line) {
+    struct arena *arena = arena_new(NULL, 0);
+    struct bench_fixture *fixture = arena_calloc(arena, 1, sizeof(*fixture));
+    static const int64_t dims[] = {2, 28, 28};
+    static const char data[6272];
+    sluice_tensor *input = arena_calloc(arena, 1, sizeof(*input));
+    char name[] = "bench";
+    int argc = 1;
+    fixture->arena = arena;
+    fixture->argv[0] = (char *)(uintptr_t)arena_dup(arena, str_of(name)).ptr;
+    for (struct str rest = str_of(line); rest.ptr && argc < 31;) {
+        fixture->argv[argc++] = (char *)(uintptr_t)arena_dup(arena, str_cut(&rest, '|')).ptr;
+    }
+    if (bench_settings_read(argc, fixture->argv, arena, &fixture->settings) != -1) {
+        arena_free(arena);
+        return NULL;
+    }
+    *input = (sluice_tensor){.name = "image",
+                             .datatype = SLUICE_FP32,
+                             .dims = dims,
+                             .rank = 3,
+                             .data = data,
+                             .n_bytes = sizeof(data)};
+    fixture->call = (struct bench_call){
+        .protocol = bench_protocol_find(fixture->settings.options.url),
+        .url = fixture->settings.options.url,
+        .ping = fixture->settings.options.ping,
+        .batch = fixture->settings.options.batch,
+        .n_bytes = sizeof(data),
+        .infer = {.inputs = input, .n_inputs = fixture->settings.options.ping ? 0 : 1},
+        .server = "triton",
+        .server_version = "2.40.0",
+        .model_version = "3",
+        .platform = "onnxruntime_onnx"};
+    fixture->result =
+        (struct bench_result){.settings = &fixture->settings,
+                              .call = &fixture->call,
+                              .started_s = 1769860800, /* 2026-01-31 12:00 */
+                              .first_ns = 2500000,
+                              .n_cpus = 8,
+                              .steps = arena_calloc(arena, BENCH_MAX_STEPS, sizeof(void *))};
+    return fixture;
+}
+
+static inline void fixture_free(struct bench_fixture *fixture) {
+    arena_free(fixture->arena);
+}
+
+/* Adds the next step of the plan: measured for 2 s, `n` answers of 1 to n microseconds each times
+ * `us`, none of the threads busy. */
+static inline struct bench_step_result *fixture_add(struct bench_fixture *fixture, uint64_t n,
+                                                    uint64_t us) {
+    struct bench_step_result *step = arena_calloc(fixture->arena, 1, sizeof(*step));
+    step->step = fixture->settings.plan.steps[fixture->result.n_steps];
+    step->n_threads = 1;
+    step->window_ns = 2000000000;
+    for (uint64_t i = 1; i <= n; i++) {
+        bench_stats_success(&step->stats, i * us * 1000);
+    }
+    step->stats.n_in_window = n;
+    step->stats.n_bytes_in_window = n * 7000;
+    for (uint64_t i = 1; i <= 20; i++) {
+        step->samples[step->n_samples++] = (struct bench_sample){i * 100000000, n * i / 20, 0};
+    }
+    fixture->result.steps[fixture->result.n_steps++] = step;
+    return step;
+}
+
+static inline void fixture_fail(struct bench_step_result *step, sluice_client_status status,
+                                int32_t http_status, const char *text, unsigned times) {
+    sluice_client_error error = {.status = status, .http_status = http_status, .mip_error = -1};
+    size_t n = strnlen(text, sizeof(error.text) - 1);
+    memcpy(error.text, text, n);
+    for (unsigned i = 0; i < times; i++) {
+        bench_stats_failure(&step->stats, &error, true);
+    }
+}
+
+#endif
