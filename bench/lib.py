@@ -52,7 +52,8 @@ def wait_for(predicate, what, seconds=60):
 
 @contextlib.contextmanager
 def sluice(*models, flags=()):
-    """`sluice serve` with one worker. Yields (port, process)."""
+    """`sluice serve` with one worker. Yields (port of HTTP, process); the process's `mip` is the port
+    of MIP where a flag asked for one."""
     with tempfile.TemporaryDirectory() as folder:
         ready = pathlib.Path(folder, "ready")
         command = [BUILD / "sluice", "serve", *models, "--http", "127.0.0.1:0", "--workers", "1",
@@ -63,6 +64,8 @@ def sluice(*models, flags=()):
                     raise SystemExit(f"bench: sluice ended with {child.returncode}")
                 return ready.exists() and ready.read_text()
             text = wait_for(up, "sluice")
+            child.mip = ([int(line.split("127.0.0.1:")[1].split("=")[0])
+                          for line in text.splitlines() if line.startswith("tcp://")] or [None])[0]
             yield int(text.split("127.0.0.1:")[1].split()[0].strip('",')), child
 
 
@@ -105,9 +108,9 @@ def nginx(body_bytes):
 
 
 @contextlib.contextmanager
-def echo():
-    """The store-and-forward echo. Yields its port."""
-    with process(BUILD / "bench" / "echo", stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+def echo(program="echo"):
+    """The store-and-forward echo, or `echo_uv`. Yields its port."""
+    with process(BUILD / "bench" / program, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                  text=True) as child:
         yield int(child.stdout.readline())
 
@@ -120,10 +123,10 @@ def request_file(request):
         yield file.name
 
 
-def load(port, request_path, connections, seconds=None):
+def load(port, request_path, connections, seconds=None, reconnect=False):
     """One run of the load generator. Returns its figures."""
     command = pinned(LOAD_CPU, BUILD / "bench" / "load", "127.0.0.1", port, request_path,
-                     connections, seconds or SECONDS)
+                     connections, seconds or SECONDS, 0.3, *["reconnect"] * reconnect)
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     if done.returncode:
         raise SystemExit(f"bench: load failed: {done.stderr or done.stdout}")

@@ -22,6 +22,7 @@ struct conn {
     size_t n_head;      /* bytes of an incomplete head */
     uint64_t body_left; /* of the answer being read */
     bool in_body;
+    bool renew; /* answered: the next request gets a new connection */
     uint64_t started_ns;
     char head[HEAD_BYTES];
 };
@@ -83,6 +84,10 @@ static int connect_to(const struct load_options *options) {
     if (fd >= 0) {
         int one = 1;
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        if (options->reconnect) { /* else the ports are used up within seconds */
+            struct linger none = {.l_onoff = 1, .l_linger = 0};
+            setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+        }
         fcntl(fd, F_SETFL, O_NONBLOCK);
     }
     return fd;
@@ -114,6 +119,10 @@ static bool answered(struct load *load, struct conn *conn) {
         histogram_add(&load->result->latency, now - conn->started_ns);
     }
     conn->in_body = false;
+    if (load->options->reconnect) {
+        conn->renew = true;
+        return true;
+    }
     return send_next(load, conn);
 }
 
@@ -125,7 +134,12 @@ static size_t take_head(struct load *load, struct conn *conn, const char *data, 
     memcpy(conn->head + had, data, taken);
     size_t head_bytes = 0;
     int status = 0;
-    if (!load_head_parse(conn->head, had + taken, &head_bytes, &conn->body_left, &status)) {
+    bool whole = load->request[0] == 0
+                     ? load_packet_parse(conn->head, had + taken, &head_bytes, &conn->body_left,
+                                         &status)
+                     : load_head_parse(conn->head, had + taken, &head_bytes, &conn->body_left,
+                                       &status);
+    if (!whole) {
         conn->n_head = had + taken;
         return conn->n_head < HEAD_BYTES ? taken : 0;
     }
@@ -179,24 +193,27 @@ static bool on_event(struct load *load, struct conn *conn, uint32_t events) {
     return true;
 }
 
+static int open_one(struct load *load, struct conn *conn) {
+    conn->renew = false;
+    conn->fd = connect_to(load->options);
+    if (conn->fd < 0) {
+        return complain("connecting");
+    }
+    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLET, .data.ptr = conn};
+    if (epoll_ctl(load->epoll, EPOLL_CTL_ADD, conn->fd, &event) != 0) {
+        return complain("epoll_ctl");
+    }
+    return send_next(load, conn) ? 0 : complain("sending");
+}
+
 static int open_all(struct load *load) {
     load->epoll = epoll_create1(EPOLL_CLOEXEC);
     load->conns = calloc(load->options->connections, sizeof *load->conns);
-    for (unsigned i = 0; i < load->options->connections; i++) {
-        struct conn *conn = &load->conns[i];
-        conn->fd = connect_to(load->options);
-        if (conn->fd < 0) {
-            return complain("connecting");
-        }
-        struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLET, .data.ptr = conn};
-        if (epoll_ctl(load->epoll, EPOLL_CTL_ADD, conn->fd, &event) != 0) {
-            return complain("epoll_ctl");
-        }
-        if (!send_next(load, conn)) {
-            return complain("sending");
-        }
+    int rc = 0;
+    for (unsigned i = 0; rc == 0 && i < load->options->connections; i++) {
+        rc = open_one(load, &load->conns[i]);
     }
-    return 0;
+    return rc;
 }
 
 static int loop_until(struct load *load, uint64_t end_ns) {
@@ -204,9 +221,16 @@ static int loop_until(struct load *load, uint64_t end_ns) {
     while (now_ns() < end_ns) {
         int n = epoll_wait(load->epoll, events, 256, 100);
         for (int i = 0; i < n; i++) {
-            if (!on_event(load, events[i].data.ptr, events[i].events)) {
+            struct conn *conn = events[i].data.ptr;
+            if (!on_event(load, conn, events[i].events)) {
                 fprintf(stderr, "load: the server closed a connection\n");
                 return 1;
+            }
+            if (conn->renew) {
+                close(conn->fd);
+                if (open_one(load, conn) != 0) {
+                    return 1;
+                }
             }
         }
     }

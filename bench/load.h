@@ -1,5 +1,5 @@
 /* The parts of the load generator: one request repeated on many connections, each waiting for its
- * answer before it asks again. It knows just enough HTTP/1.1 to find where an answer ends. */
+ * answer before it asks again. It knows just enough HTTP/1.1 and MIP to find where an answer ends. */
 #ifndef SLUICE_BENCH_LOAD_H
 #define SLUICE_BENCH_LOAD_H
 
@@ -15,6 +15,7 @@ struct load_options {
     unsigned connections;
     double seconds;
     double warmup;
+    bool reconnect; /* a new connection for each request */
 };
 
 /* Latencies in buckets of about 1.6 % width: index by the top bits of the nanoseconds. */
@@ -45,5 +46,8 @@ int load_run(const struct load_options *options, struct load_result *result);
  * complete. */
 bool load_head_parse(const char *data, size_t n, size_t *head_bytes, uint64_t *body_bytes,
                      int *status);
+/* The same for a packet of MIP, which begins with its version, 0. An error packet is no 200. */
+bool load_packet_parse(const char *data, size_t n, size_t *head_bytes, uint64_t *body_bytes,
+                       int *status);
 
 #endif

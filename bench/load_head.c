@@ -1,5 +1,5 @@
 /* Where does this answer end? Enough HTTP/1.1 for the servers that are measured here: a status line
- * and a Content-Length. */
+ * and a Content-Length; and MIP's header. */
 #include "load.h"
 
 #include <stdlib.h>
@@ -22,5 +22,20 @@ bool load_head_parse(const char *data, size_t n, size_t *head_bytes, uint64_t *b
             break;
         }
     }
+    return true;
+}
+
+bool load_packet_parse(const char *data, size_t n, size_t *head_bytes, uint64_t *body_bytes,
+                       int *status) {
+    enum { HEADER_BYTES = 8, KIND = 1, SIZE = 4 };
+    if (n < HEADER_BYTES) {
+        return false;
+    }
+    *head_bytes = HEADER_BYTES;
+    *body_bytes = 0;
+    for (int i = SIZE; i < HEADER_BYTES; i++) {
+        *body_bytes = *body_bytes << 8 | (unsigned char)data[i];
+    }
+    *status = data[KIND] == 0 ? 500 : 200;
     return true;
 }

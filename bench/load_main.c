@@ -1,4 +1,4 @@
-/* load HOST PORT REQUEST-FILE CONNECTIONS SECONDS [WARMUP]: prints one JSON line. */
+/* load HOST PORT REQUEST-FILE CONNECTIONS SECONDS [WARMUP [reconnect]]: prints one JSON line. */
 #include "load.h"
 
 #include <signal.h>
@@ -7,7 +7,7 @@
 
 int main(int argc, char **argv) {
     if (argc < 6) {
-        fprintf(stderr, "usage: load HOST PORT REQUEST-FILE CONNECTIONS SECONDS [WARMUP]\n");
+        fprintf(stderr, "usage: load HOST PORT REQUEST-FILE CONNECTIONS SECONDS [WARMUP [reconnect]]\n");
         return 2;
     }
     struct load_options options = {.host = argv[1],
@@ -15,7 +15,8 @@ int main(int argc, char **argv) {
                                    .request_file = argv[3],
                                    .connections = (unsigned)atoi(argv[4]),
                                    .seconds = atof(argv[5]),
-                                   .warmup = argc > 6 ? atof(argv[6]) : 0.3};
+                                   .warmup = argc > 6 ? atof(argv[6]) : 0.3,
+                                   .reconnect = argc > 7};
     signal(SIGPIPE, SIG_IGN);
     static struct load_result result;
     if (load_run(&options, &result) != 0) {
