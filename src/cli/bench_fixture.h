@@ -1,4 +1,5 @@
-/* For the tests of the reports: a result with numbers that are known. Nothing else includes this. */
+/* For the tests of the reports: a result with numbers that are known. Nothing else includes
+ * this. */
 #ifndef SLUICE_CLI_BENCH_FIXTURE_H
 #define SLUICE_CLI_BENCH_FIXTURE_H
 

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <time.h>
 
+#include "base/utf8.h"
 #include "tensor/datatype.h"
 
 enum { FORMAT = 1 };
@@ -34,10 +35,20 @@ static void key(struct buf *out, unsigned indent, const char *name) {
     buf_printf(out, "\"%s\": ", name);
 }
 
+/* What a person typed need not be UTF-8; JSON must. */
+static void add_string(struct buf *out, struct str text) {
+    struct str copy = utf8_is_valid(text.ptr, text.len) ? text : arena_dup(out->arena, text);
+    char *bytes = copy.ptr == text.ptr ? NULL : (char *)(uintptr_t)copy.ptr;
+    for (size_t i = 0; bytes && i < copy.len; i++) {
+        bytes[i] = (unsigned char)bytes[i] < 0x80 ? bytes[i] : '?';
+    }
+    buf_add_json_string(out, copy);
+}
+
 static void add_text(struct buf *out, unsigned indent, const char *name, const char *text) {
     key(out, indent, name);
     if (text) {
-        buf_add_json_string(out, str_of(text));
+        add_string(out, str_of(text));
     } else {
         buf_add_str(out, STR("null"));
     }
@@ -246,7 +257,7 @@ void bench_json_print(struct buf *out, const struct bench_result *result) {
     add_text(out, 2, "sluice", SLUICE_VERSION);
     add_text(out, 2, "started", text.failed ? "" : text.data);
     key(out, 2, "command");
-    buf_add_json_string(out, result->settings->command_line);
+    add_string(out, result->settings->command_line);
     add_text(out, 2, "url", call->url);
     add_text(out, 2, "model", result->settings->options.model);
     add_text(out, 2, "model_version", call->model_version);

@@ -1,0 +1,333 @@
+/* The reports of one result: the table's structure, its notes, JSON that is read back, and a page
+ * that is well-formed and refers to nothing outside itself. */
+#include "cli/bench_report.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/doc.h"
+#include "cli/bench_fixture.h"
+#include "cli/bench_html.h"
+#include "cli/bench_json.h"
+
+typedef void print_function(struct buf *out, const struct bench_result *result);
+
+static struct str print(struct bench_fixture *fixture, print_function *function) {
+    struct buf out;
+    buf_init(&out, fixture->arena, 0);
+    function(&out, &fixture->result);
+    assert_false(out.failed);
+    buf_add_char(&out, '\0'); /* for strstr */
+    return str_make(out.data, out.len - 1);
+}
+
+static void assert_says(struct str text, const char *what) {
+    if (!strstr(text.ptr, what)) {
+        fail_msg("no \"%s\" in:\n%s", what, text.ptr);
+    }
+}
+
+static void assert_not(struct str text, const char *what) {
+    if (strstr(text.ptr, what)) {
+        fail_msg("\"%s\" is in:\n%s", what, text.ptr);
+    }
+}
+
+/* Three steps, the last with failures. */
+static struct bench_fixture *sweep(void) {
+    struct bench_fixture *fixture = fixture_new("http://h:1|digits|-c|1,4,16|--batch|2");
+    fixture_add(fixture, 1000, 2);
+    fixture_add(fixture, 3000, 2);
+    struct bench_step_result *last = fixture_add(fixture, 2990, 9);
+    fixture_fail(last, SLUICE_CLIENT_REFUSED, 503, "queue <full> & \"closed\"", 1200);
+    fixture_fail(last, SLUICE_CLIENT_TIMEOUT, 0, "timed out", 1);
+    return fixture;
+}
+
+static struct bench_fixture *rates(void) {
+    struct bench_fixture *fixture = fixture_new("tcp://h:1|--ping|-r|500,2000|--arrival|poisson");
+    fixture_add(fixture, 1000, 2);
+    struct bench_step_result *last = fixture_add(fixture, 3000, 2);
+    last->stats.n_unsent = 1000;
+    last->stats.cpu_ns = 1900000000;
+    bench_histogram_add(&last->stats.lag, 20000000);
+    return fixture;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static void table(void **state) {
+    (void)state;
+    struct bench_fixture *fixture = sweep();
+    struct str text = print(fixture, bench_report_print);
+    assert_says(text, "http://h:1 digits\n  KServe v2 over HTTP, binary, batch 2, 6,272 bytes of "
+                      "input\n  5 s a step after 1 s of warm-up\n  first request, with connecting: "
+                      "2.5 ms\n\n");
+    assert_says(text, "  concurrency  requests/s  infer/s  p50 ms    p90    p95    p99  p99.9    "
+                      "max  errors  MB/s\n"
+                      "            1         500    1,000   1.001  1.798  1.896  1.978  1.995  "
+                      "2.000       0  3.50\n"
+                      "            4       1,500    3,000   3.006  5.390  ");
+    assert_says(text, "           16       1,495    2,990   13.");
+    assert_says(text, "   1,201  10.5\n");
+    assert_says(text, "\n\nMost: 1,500 requests/s at concurrency 4, p99 5.947 ms\n");
+    assert_says(text, "\n  concurrency 16: 1,200 × HTTP 503: queue <full> & \"closed\"\n"
+                      "  concurrency 16: 1 × timeout: timed out\n");
+    assert_not(text, "busy");
+    fixture_free(fixture);
+}
+
+static void table_of_rates(void **state) {
+    (void)state;
+    struct bench_fixture *fixture = rates();
+    struct str text = print(fixture, bench_report_print);
+    assert_says(text, "MIP, pings\n  5 s a step after 1 s of warm-up, random (Poisson) arrivals on "
+                      "at most 256 connections");
+    assert_says(text, "  wanted/s  requests/s  p50 ms");
+    assert_not(text, "MB/s");
+    assert_not(text, "infer/s");
+    assert_says(text, "Most: 500 requests/s at rate 500/s");
+    assert_says(text, "rate 2,000/s: not kept up: only 1,500/s were answered, and 1,000 requests "
+                      "were never sent because all 256 connections waited");
+    assert_says(text, "rate 2,000/s: the load generator was busy 95 % of the time (1 thread)");
+    assert_says(text, "rate 2,000/s: the load generator itself began requests up to 20.00 ms late");
+    fixture_free(fixture);
+}
+
+static void what_was_left_out(void **state) {
+    (void)state;
+    struct bench_fixture *fixture = fixture_new("http://h:1|digits|-c|1,4|--max-p99|1ms|-n|10");
+    struct str text = print(fixture, bench_report_print); /* no step at all */
+    assert_says(text, "0 of 2 steps were run\n");
+    fixture_add(fixture, 0, 1);
+    fixture->result.steps[0]->stats.n_abandoned = 3;
+    fixture->result.interrupted = true;
+    text = print(fixture, bench_report_print);
+    assert_says(text, "10 requests a step");
+    assert_says(text, "            1       0.000       -    -    -    -      -    -       0");
+    assert_says(text, "No step kept its p99 within 1 ms");
+    assert_says(text, "concurrency 1: 3 requests were unanswered when the run was ended");
+    assert_says(text, "1 of 2 steps were run; the last was ended early");
+    fixture_free(fixture);
+}
+
+static void what_is_enough(void **state) {
+    (void)state;
+    struct bench_fixture *fixture = fixture_new("http://h:1|digits|-c|1,4,8");
+    fixture_add(fixture, 980, 1);
+    fixture_add(fixture, 1000, 9);
+    fixture_add(fixture, 100, 9);
+    struct str text = print(fixture, bench_report_print);
+    assert_says(text,
+                "Most: 500 requests/s at concurrency 4, p99 8.880 ms; 98 % of that already at "
+                "concurrency 1, p99 0.97");
+    fixture_free(fixture);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static struct doc *parse(struct str text) {
+    struct doc *doc;
+    struct error err = {0};
+    if (doc_parse(DOC_JSON, "json", text, &doc, &err) != ST_OK) {
+        fail_msg("%s\n%s", err.text, text.ptr);
+    }
+    return doc;
+}
+
+static double number(const struct doc_node *node, const char *key) {
+    double value = -1;
+    struct error err = {0};
+    struct doc_node member = doc_get(node, key);
+    assert_int_equal(doc_read_f64(&member, &value, &err), ST_OK);
+    return value;
+}
+
+static void json(void **state) {
+    (void)state;
+    struct bench_fixture *fixture = sweep();
+    struct doc *doc = parse(print(fixture, bench_json_print));
+    struct doc_node root = doc_root(doc), steps = doc_get(&root, "steps");
+    struct doc_node step = doc_at(&steps, 2), errors = doc_get(&step, "errors");
+    struct doc_node latency = doc_get(&step, "latency_ms"), error = doc_at(&errors, 0);
+    struct doc_node histogram = doc_get(&step, "histogram_ns"), first = doc_get(&error, "first");
+    struct doc_node started = doc_get(&root, "started"), rate = doc_get(&step, "rate");
+    struct str text;
+    struct error err = {0};
+    assert_int_equal(doc_count(&steps), 3);
+    assert_true(number(&step, "concurrency") == 16);
+    assert_true(number(&step, "requests") == 2990 + 1201);
+    assert_true(number(&step, "failed") == 1201);
+    assert_true(number(&step, "requests_per_second") == 1495);
+    assert_true(number(&step, "inferences_per_second") == 2990);
+    assert_true(number(&latency, "max") == 26.91);
+    assert_true(number(&latency, "p50") > 13 && number(&latency, "p50") < 14);
+    assert_true(number(&error, "count") == 1200);
+    assert_false(doc_present(&rate));
+    assert_int_equal(doc_read_str(&first, &text, &err), ST_OK);
+    assert_true(str_is(text, "queue <full> & \"closed\""));
+    assert_int_equal(doc_read_str(&started, &text, &err), ST_OK);
+    assert_true(str_is(text, "2026-01-31T12:00:00Z"));
+    uint64_t n = 0;
+    for (size_t i = 0; i < doc_count(&histogram); i++) {
+        struct doc_node bucket = doc_at(&histogram, i), count = doc_at(&bucket, 2);
+        int64_t value = 0;
+        assert_int_equal(doc_count(&bucket), 3);
+        assert_int_equal(doc_read_i64(&count, 1, 1000000, &value, &err), ST_OK);
+        n += (uint64_t)value;
+    }
+    assert_int_equal(n, 2990);
+    doc_free(doc);
+    fixture_free(fixture);
+}
+
+static void json_of_little(void **state) {
+    (void)state;
+    struct bench_fixture *fixture = fixture_new("tcp://h:1|--ping|-r|0.5");
+    doc_free(parse(print(fixture, bench_json_print)));
+    fixture_add(fixture, 0, 1);
+    struct doc *doc = parse(print(fixture, bench_json_print));
+    struct doc_node root = doc_root(doc), steps = doc_get(&root, "steps");
+    struct doc_node step = doc_at(&steps, 0), latency = doc_get(&step, "latency_ms");
+    assert_false(doc_present(&latency));
+    assert_true(number(&step, "rate") == 0.5);
+    doc_free(doc);
+    fixture_free(fixture);
+}
+
+/* What a person typed need not be UTF-8; JSON must. */
+static void json_of_anything(void **state) {
+    (void)state;
+    struct bench_fixture *fixture = fixture_new("http://h:1|d\xff\x01\n|-c|1");
+    fixture_add(fixture, 10, 1);
+    doc_free(parse(print(fixture, bench_json_print)));
+    fixture_free(fixture);
+}
+
+/* ---- the page -------------------------------------------------------------------------------- */
+
+/* The name of the tag at `at`, and behind it. */
+static struct str tag_name(const char *at) {
+    return str_make(at, strcspn(at, " \t\n/>"));
+}
+
+/* Every element ends, in order; nothing that is markup stands in text. */
+static void assert_well_formed(struct str page) {
+    struct str open[64];
+    size_t depth = 0;
+    const char *at = strstr(page.ptr, "<html");
+    assert_non_null(at);
+    for (at = strchr(at, '<'); at; at = strchr(at + 1, '<')) {
+        const char *end = strchr(at, '>');
+        assert_non_null(end);
+        const char *inside = memchr(at + 1, '<', (size_t)(end - at - 1));
+        assert_null(inside);
+        if (at[1] == '/') {
+            assert_true(depth > 0);
+            if (!str_eq(tag_name(at + 2), open[--depth])) {
+                fail_msg("%.40s does not end %.*s", at, STR_ARG(open[depth]));
+            }
+        } else if (end[-1] != '/') {
+            assert_true(depth < 64);
+            open[depth++] = tag_name(at + 1);
+        }
+    }
+    assert_int_equal(depth, 0);
+    for (at = strchr(page.ptr, '&'); at; at = strchr(at + 1, '&')) {
+        assert_true(strncmp(at, "&lt;", 4) == 0 || strncmp(at, "&gt;", 4) == 0 ||
+                    strncmp(at, "&amp;", 5) == 0 || strncmp(at, "&quot;", 6) == 0);
+    }
+}
+
+static void assert_alone(struct str page) {
+    static const char *const references[] = {"src=",     "href", "url(",    "@import", "<script",
+                                             "<link",    "<img", "<object", "<iframe", "//www",
+                                             "https://", "nan",  "inf\""};
+    for (size_t i = 0; i < sizeof(references) / sizeof(*references); i++) {
+        assert_not(page, references[i]);
+    }
+}
+
+static size_t count(struct str page, const char *what) {
+    size_t n = 0;
+    for (const char *at = strstr(page.ptr, what); at; at = strstr(at + 1, what)) {
+        n++;
+    }
+    return n;
+}
+
+static void page(void **state) {
+    (void)state;
+    struct bench_fixture *fixture = sweep();
+    struct str text = print(fixture, bench_html_print);
+    assert_well_formed(text);
+    assert_alone(text);
+    assert_int_equal(count(text, "<figure>"), 4);
+    assert_int_equal(count(text, "<tr"), 1 + 3);
+    assert_int_equal(count(text, "class=\"best\""), 1);
+    assert_int_equal(count(text, "class=\"area\""), 3);
+    assert_int_equal(count(text, "class=\"spark\""), 3);
+    assert_says(text, "<h1>digits under load</h1>");
+    assert_says(text, "queue &lt;full&gt; &amp; &quot;closed&quot;");
+    assert_says(text, "image: FP32 [2,28,28], 6,272 bytes");
+    assert_says(text, "2026-01-31 12:00 UTC");
+    assert_says(text, "prefers-color-scheme:dark");
+    assert_says(text, "1,201 <span class=\"unit\">errors</span>");
+    fixture_free(fixture);
+}
+
+static void pages_of_rates_and_of_one_step(void **state) {
+    (void)state;
+    struct bench_fixture *fixture = rates();
+    struct str text = print(fixture, bench_html_print);
+    assert_well_formed(text);
+    assert_alone(text);
+    assert_int_equal(count(text, "<figure>"), 4);
+    assert_says(text, "over the rate wanted");
+    assert_not(text, "MB/s</th>");
+    fixture_free(fixture);
+
+    fixture = fixture_new("http://h:1|digits|-c|4|--title|a <b> & c");
+    fixture_add(fixture, 1, 5);
+    text = print(fixture, bench_html_print);
+    assert_well_formed(text);
+    assert_alone(text);
+    assert_int_equal(count(text, "<figure>"), 2); /* no curve over a single load */
+    assert_says(text, "<h1>a &lt;b&gt; &amp; c</h1>");
+    fixture_free(fixture);
+}
+
+static void pages_of_little(void **state) {
+    (void)state;
+    struct bench_fixture *fixture = fixture_new("http://h:1|d\xff\x01\n|-c|4,5");
+    struct str text = print(fixture, bench_html_print);
+    assert_well_formed(text);
+    fixture_add(fixture, 0, 1);
+    text = print(fixture, bench_html_print);
+    assert_well_formed(text);
+    assert_alone(text);
+    assert_int_equal(count(text, "<figure>"), 0);
+    assert_says(text, "<h1>d??\n under load</h1>");
+    fixture_free(fixture);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(table),
+        cmocka_unit_test(table_of_rates),
+        cmocka_unit_test(what_was_left_out),
+        cmocka_unit_test(what_is_enough),
+        cmocka_unit_test(json),
+        cmocka_unit_test(json_of_little),
+        cmocka_unit_test(json_of_anything),
+        cmocka_unit_test(page),
+        cmocka_unit_test(pages_of_rates_and_of_one_step),
+        cmocka_unit_test(pages_of_little),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
