@@ -8,7 +8,7 @@
 #include "serve/mip_batch.h"
 
 /* What is kept for a packet; lives in the exchange's arena. */
-struct mip_call {
+struct mip_inference {
     struct mip_batch batch;
     struct mip_infer infer;
     struct mip_exchange *exchange;
@@ -32,7 +32,8 @@ static void on_sent(void *cookie) {
 }
 
 static void on_done(struct mip_batch *batch) {
-    struct mip_call *call = (struct mip_call *)((char *)batch - offsetof(struct mip_call, batch));
+    struct mip_inference *call =
+        (struct mip_inference *)((char *)batch - offsetof(struct mip_inference, batch));
     if (batch->error.status != ST_OK) {
         mip_batch_release(batch);
         fail(call->exchange, &batch->error);
@@ -71,7 +72,7 @@ static enum status check_counts(const struct mip_infer *infer, const struct mip_
                      spec->n_inputs - plan->n_required, infer->n_inputs);
 }
 
-static enum status prepare(struct mip_call *call, struct mip_api *api, struct error *err) {
+static enum status prepare(struct mip_inference *call, struct mip_api *api, struct error *err) {
     struct mip_exchange *exchange = call->exchange;
     const struct mip_target *target = exchange->listener;
     enum status st =
@@ -98,7 +99,7 @@ static enum status prepare(struct mip_call *call, struct mip_api *api, struct er
 
 static void on_infer(struct mip_exchange *exchange, void *context) {
     struct error err;
-    struct mip_call *call = arena_calloc(exchange->arena, 1, sizeof *call);
+    struct mip_inference *call = arena_calloc(exchange->arena, 1, sizeof *call);
     if (!call) {
         error_set(&err, ST_NO_MEMORY, "no memory for the packet");
         fail(exchange, &err);
@@ -115,7 +116,7 @@ static void on_infer(struct mip_exchange *exchange, void *context) {
 }
 
 static void on_gone(struct mip_exchange *exchange, void *context) {
-    struct mip_call *call = exchange->user;
+    struct mip_inference *call = exchange->user;
     (void)context;
     if (call && call->started) {
         mip_batch_cancel(&call->batch);
@@ -123,7 +124,7 @@ static void on_gone(struct mip_exchange *exchange, void *context) {
 }
 
 static void on_end(struct mip_exchange *exchange, void *context) {
-    struct mip_call *call = exchange->user;
+    struct mip_inference *call = exchange->user;
     (void)context;
     if (call && call->version) {
         model_version_unref(call->version);
