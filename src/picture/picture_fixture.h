@@ -30,7 +30,7 @@
 /* A part whose pictures have in every pixel (column, row, 7). */
 static inline enum picture_part_result fixture_decode(const struct picture_part_file *file,
                                                       const struct picture_part_sink *sink) {
-    static uint8_t row[64 * 3];
+    uint8_t row[64 * 3] = {0};
     for (uint32_t y = 0; y < file->height; y++) {
         for (uint32_t x = 0; x < file->width && x < 64; x++) {
             row[x * 3] = (uint8_t)x;
