@@ -66,18 +66,25 @@ function(sluice_program name file)
     target_link_libraries(${name} PRIVATE ${PROGRAM_DEPS})
 endfunction()
 
-# sluice_fuzzers(DEPS room…): each fuzz/foo_fuzz.c becomes fuzz/foo in the build folder.
+# sluice_fuzzer(NOUN library…): fuzz/NOUN_fuzz.c becomes fuzz/NOUN in the build folder.
+function(sluice_fuzzer noun)
+    add_executable(${noun}_fuzz "${CMAKE_SOURCE_DIR}/fuzz/${noun}_fuzz.c")
+    set_target_properties(${noun}_fuzz PROPERTIES
+        OUTPUT_NAME "${noun}" RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/fuzz")
+    target_link_libraries(${noun}_fuzz PRIVATE ${ARGN})
+    target_link_options(${noun}_fuzz PRIVATE -fsanitize=fuzzer)
+endfunction()
+
+# sluice_fuzzers(DEPS room… [EXCEPT noun…]): all that are there, but those that need something else.
 function(sluice_fuzzers)
-    cmake_parse_arguments(FUZZ "" "" "DEPS" ${ARGN})
+    cmake_parse_arguments(FUZZ "" "" "DEPS;EXCEPT" ${ARGN})
     list(TRANSFORM FUZZ_DEPS PREPEND room_)
     file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/fuzz/*_fuzz.c")
     foreach(source IN LISTS sources)
         get_filename_component(file "${source}" NAME_WE)
         string(REGEX REPLACE "_fuzz$" "" noun "${file}")
-        add_executable(${file} "${source}")
-        set_target_properties(${file} PROPERTIES
-            OUTPUT_NAME "${noun}" RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/fuzz")
-        target_link_libraries(${file} PRIVATE ${FUZZ_DEPS})
-        target_link_options(${file} PRIVATE -fsanitize=fuzzer)
+        if(NOT noun IN_LIST FUZZ_EXCEPT)
+            sluice_fuzzer(${noun} ${FUZZ_DEPS})
+        endif()
     endforeach()
 endfunction()

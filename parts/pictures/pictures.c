@@ -1,6 +1,7 @@
 /* The part that decodes pictures, with libvips. It hands one file to the one loader of its kind and
- * gives the rows on. It refuses everything else that libvips can do: other loaders are blocked, so
- * is its cache, and a file is decoded on the thread that asked.
+ * gives the rows on. It refuses everything else that libvips can do: other loaders are blocked, its
+ * cache is off, and of its own threads at most one helps the thread that asked (some loaders decode
+ * there while the one that asked waits).
  *
  * Sentences for a failure are not taken from libvips: it collects them for the whole process, and a
  * caller could get what another one's file caused. */

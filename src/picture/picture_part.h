@@ -47,7 +47,8 @@ struct picture_part {
                                        const struct picture_part_sink *sink);
     /* The calling thread, which has decoded, will end. */
     void (*thread_end)(void);
-    /* Bytes of pixels the library holds, over all threads; 0 when nothing is being decoded. */
+    /* Bytes of pixels the library holds. Threads keep a few for their next picture: it is 0 soon
+     * after every thread that has decoded has said that it ends. Thread: any. */
     size_t (*held_bytes)(void);
 };
 

@@ -12,12 +12,13 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/num.h"
 #include "picture/picture.h"
 #include "picture/picture_part.h"
 
-enum { MAX_JOBS = 4096, MAX_WORDS = 32 };
+enum { MAX_JOBS = 4096, HELD_WAITS = 1000 };
 
 struct task {
     struct picture_plan plan;
@@ -194,6 +195,9 @@ static void report_held(const char *path) {
     void *symbol = library ? dlsym(library, PICTURE_PART_ENTRY) : NULL;
     stop_if(!symbol, "the part is not loaded");
     memcpy(&entry, &symbol, sizeof(entry));
+    for (int i = 0; entry()->held_bytes() > 0 && i < HELD_WAITS; i++) {
+        usleep(10000); /* a thread of the library's own may not have ended yet */
+    }
     printf("held %zu\n", entry()->held_bytes());
 }
 

@@ -1,0 +1,74 @@
+/* Pictures, all the way through: head, strip, the part's decoders, resizing, normalising. The first
+ * three bytes choose what the picture becomes, the rest is the file. Little pictures only: what is
+ * looked for is in the code, not in the size. */
+#include <stdlib.h>
+
+#include "picture/decode.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum {
+    MAX_PIXELS = 1 << 16,
+    CHOICE_BYTES = 3,
+    MARGIN = 64,
+    MARK = 0xa5,
+    MOST_HELD_BYTES = 1 << 20
+};
+
+static void check(bool holds) {
+    if (!holds) {
+        __builtin_trap();
+    }
+}
+
+/* A part is entered once per process. */
+static const struct picture_part *the_part(void) {
+    static const struct picture_part *part;
+    if (!part) {
+        part = sluice_pictures_entry();
+        check(part != NULL);
+    }
+    return part;
+}
+
+static struct picture_plan plan_of(const uint8_t choice[CHOICE_BYTES]) {
+    static const enum datatype datatypes[] = {DT_UINT8, DT_INT16, DT_FP32, DT_FP64, DT_FP16};
+    return (struct picture_plan){
+        .width = choice[0] % 40u + 1,
+        .height = choice[0] / 40u * 9 + 1,
+        .color = (enum picture_color)(choice[1] % 3),
+        .fit = (enum picture_fit)(choice[1] / 3 % 3),
+        .filter = (enum picture_filter)(choice[1] / 9 % 4),
+        .layout = (enum picture_layout)(choice[1] / 36 % 2),
+        .datatype = datatypes[choice[2] % 5],
+        .scale = choice[2] / 5 - 20.0,
+        .mean = {0, 1, -300},
+        .std = {1, 0.5, 2},
+        .pad = choice[2],
+    };
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    if (size < CHOICE_BYTES) {
+        return 0;
+    }
+    const struct picture_part *part = the_part();
+    struct picture_plan plan = plan_of(data);
+    struct str file = str_make((const char *)data + CHOICE_BYTES, size - CHOICE_BYTES);
+    struct error err = {0};
+    size_t n_out = 0;
+    check(picture_plan_bytes(&plan, &n_out));
+    uint8_t *out = malloc(n_out + MARGIN);
+    check(out != NULL);
+    memset(out + n_out, MARK, MARGIN);
+    enum status st = picture_decode(part, MAX_PIXELS, &plan, file, out, &err);
+    check(st == ST_OK || st == ST_BAD_PICTURE || st == ST_BODY_TOO_LARGE);
+    check(st == ST_OK || err.text[0] != '\0');
+    check(part->held_bytes() < MOST_HELD_BYTES); /* what one run leaves behind, the next ones add
+                                                    to */
+    for (size_t i = n_out; i < n_out + MARGIN; i++) {
+        check(out[i] == MARK); /* a decoder without instrumentation could have written here */
+    }
+    free(out);
+    return 0;
+}
