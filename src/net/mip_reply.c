@@ -7,11 +7,10 @@
 
 enum { STACK_BUFS = 16 }; /* more than that are listed in the arena */
 
-/* A packet is answered now. A drain ends its connection after that. */
-static void count(struct serial_conn *conn) {
+/* A packet is answered now. */
+static void count(void) {
     metric_add(METRIC_REQUESTS_TOTAL, 1);
     metric_add(METRIC_MIP_REQUESTS_TOTAL, 1);
-    conn->net.last = conn->net.last || net_shard_is_draining(conn->net.shard);
 }
 
 /* Sends a packet that is all header; then the connection goes on, or ends. */
@@ -32,7 +31,7 @@ static void send_error(struct serial_conn *conn, const struct error *err) {
 }
 
 void mip_reply_ping(struct serial_conn *conn) {
-    count(conn);
+    count();
     serial_set_state(conn, SERIAL_REPLY);
     send_header(conn, &(struct mip_header){
                           .version = MIP_VERSION, .kind = MIP_PING, .subtype = MIP_RESPONSE});
@@ -41,7 +40,7 @@ void mip_reply_ping(struct serial_conn *conn) {
 void mip_refuse(struct serial_conn *conn, uint64_t left, const struct error *err) {
     /* In another version the size may be anywhere. */
     bool known = err->status != ST_BAD_VERSION;
-    count(conn);
+    count();
     conn->net.last = conn->net.last || !known || left > serial_most_skipped(conn);
     conn->skip_left = left;
     serial_set_state(conn, conn->net.last || left == 0 ? SERIAL_REPLY : SERIAL_REPLY_SKIP);
@@ -72,7 +71,7 @@ static bool reply_begin(struct net_call *call) {
         net_call_end(call);
         return false;
     }
-    count((struct serial_conn *)call->conn);
+    count();
     serial_set_state((struct serial_conn *)call->conn, SERIAL_REPLY);
     return true;
 }

@@ -28,6 +28,7 @@
 #include "base/str.h"
 #include "loop/worker.h"
 #include "net/address.h"
+#include "net/budget.h"
 #include "tensor/tensor.h"
 #include "wire/mip_packet.h"
 
@@ -64,23 +65,21 @@ void mip_reply(struct mip_exchange *exchange, const struct mip_answer *answer);
 /* An error packet with status_mip(err->status); the text goes to the log. */
 void mip_reply_error(struct mip_exchange *exchange, const struct error *err);
 
-struct net_budget; /* net/budget.h: memory of bodies and connections, shared by all servers */
-
 /* Settings with the meaning they have for HTTP (cli/settings.def). */
 struct mip_limits {
     uint64_t max_body_bytes;       /* announced payload above it: MEMORY */
     uint64_t request_memory_bytes; /* of one exchange's arena: MEMORY */
     uint64_t idle_timeout_ns;      /* between packets: close */
     uint64_t header_timeout_ns;    /* first byte to end of header: close */
-    uint64_t body_timeout_ns;      /* between two pieces of a payload, and see min_body_rate */
-    uint64_t min_body_rate;
-    uint64_t write_timeout_ns;
-    uint64_t discard_bytes;
+    uint64_t body_timeout_ns;      /* between two pieces of a payload: INTERNAL, close */
+    uint64_t min_body_rate;        /* bytes/s on average after body_timeout: INTERNAL, close */
+    uint64_t write_timeout_ns;     /* an answer of which nothing more is taken: close */
+    uint64_t discard_bytes;        /* of a refused payload, read and dropped before closing */
 };
 
 struct mip_server_options {
     struct mip_limits limits;
-    struct net_budget *budget;
+    struct net_budget *budget; /* payloads past it: MEMORY; connections: INTERNAL, close */
     struct mip_handler handler;
     struct worker *const *workers;
     size_t n_workers;
