@@ -17,8 +17,9 @@
  *   2. What a call gives back (every pointer in its results) belongs to the client and lives until
  *      the next call with that client begins, or sluice_client_close.
  *   3. The bytes of inputs are not copied when they leave in binary or in MIP, nor those of outputs
- *      when they come so. Memory is kept from call to call: once calls have grown no larger nothing
- *      is allocated (but for connecting again).
+ *      when they come so (but, in KServe v2, into a buffer of the caller's). Memory is kept from
+ *      call to call: once calls have grown no larger nothing is allocated (but for connecting
+ *      again).
  *
  * Contents of memory: tensors are little-endian and row-major without padding. An element of BOOL
  * is one byte, 0 or 1. An element of BYTES is a 4-byte little-endian length and that many bytes.
@@ -59,7 +60,7 @@ typedef struct sluice_client sluice_client;
 typedef enum sluice_client_status {
     SLUICE_CLIENT_OK = 0,
     SLUICE_CLIENT_INVALID = 1,     /* what the caller gave can't be sent */
-    SLUICE_CLIENT_UNREACHABLE = 2, /* no connection, or it failed before an answer */
+    SLUICE_CLIENT_UNREACHABLE = 2, /* no connection, or it ended before an answer began */
     SLUICE_CLIENT_TIMEOUT = 3,     /* a deadline passed */
     SLUICE_CLIENT_BROKEN = 4,      /* the answer ended early, or is not what the protocol says */
     SLUICE_CLIENT_REFUSED = 5,     /* the server's own error: its code and message */
@@ -80,7 +81,8 @@ typedef struct sluice_client_error {
 
 /* How the bytes of a connection travel, where the socket alone is not enough: TLS, by a library of
  * the caller's choice. The library connects the socket and calls these, from the thread that calls
- * the client; none may block. examples/client has one made with OpenSSL. */
+ * the client; none may block. With a transport every connection is made over it, whatever the URL's
+ * scheme; https can't do without. examples/client has one made with OpenSSL. */
 enum {
     SLUICE_TRANSPORT_WANT_READ = -1,  /* nothing moved; call again when the socket can be read */
     SLUICE_TRANSPORT_WANT_WRITE = -2, /* … can be written */
@@ -91,13 +93,16 @@ typedef struct sluice_client_transport {
     size_t size;
     void *context;
     /* A connection to `host` begins on the connected, non-blocking socket `fd`. Handshakes happen
-     * within `read` and `write`. Returns: 0, or SLUICE_TRANSPORT_FAILED. */
+     * within `read` and `write`; until one of them has moved a byte, the client is connecting.
+     * Returns: 0, or SLUICE_TRANSPORT_FAILED, after which only `reason` is called. */
     int32_t (*start)(void *context, int fd, const char *host);
     /* Each returns the bytes moved (> 0), 0 (`read` only: the peer ended the connection cleanly),
-     * or one of the above. */
+     * or one of the above. Either may want either, at any time. To a write that wanted something
+     * the same bytes come again, from the same address. `read` is called until it wants something:
+     * it may keep bytes back. After SLUICE_TRANSPORT_FAILED only `reason` and `stop` are called. */
     int64_t (*read)(void *context, void *data, size_t n_bytes);
     int64_t (*write)(void *context, const void *data, size_t n_bytes);
-    /* The connection ends; the socket is closed after this. */
+    /* The connection ends; the socket is closed after this. May be NULL. */
     void (*stop)(void *context);
     /* Why the last function failed; valid until the next one is called. May be NULL. */
     const char *(*reason)(void *context);
@@ -106,12 +111,13 @@ typedef struct sluice_client_transport {
 typedef struct sluice_client_options {
     size_t size;
     /* KServe v2: http://HOST[:PORT][/BASE], http+unix:/path/to.sock for a Unix socket, and with a
-     * transport https://HOST[:PORT][/BASE]. MIP: tcp://HOST:PORT, unix:///path/to.sock. */
+     * transport https://HOST[:PORT][/BASE]. MIP: tcp://HOST:PORT, unix:///path/to.sock,
+     * unix://relative/path. */
     const char *url;
-    uint64_t connect_timeout_ns; /* 0: 10 s */
+    uint64_t connect_timeout_ns; /* of connecting, a transport's handshake included; 0: 10 s */
     uint64_t timeout_ns;         /* of a whole call; 0: 60 s */
     uint64_t max_answer_bytes;   /* the body or payload of an answer; 0: 1 GiB */
-    uint64_t idle_timeout_ns;    /* without a byte moving either way, within a call; 0: none */
+    uint64_t idle_timeout_ns;    /* once connected, without a byte moving either way; 0: none */
     const sluice_client_transport *transport; /* copied; NULL: the socket itself */
 } sluice_client_options;
 
@@ -126,10 +132,15 @@ SLUICE_CLIENT_API void sluice_client_close(sluice_client *client);
 
 /* ---- calls of an event loop ------------------------------------------------------------------ */
 
+/* sluice_client_start_… prepares a call and sends nothing: it fails for what can't be sent, and
+ * with SLUICE_CLIENT_INVALID while another call is under way, which goes on. sluice_client_take_…
+ * gives the result of a call of its kind that is done, any number of times until the next one
+ * begins. */
+
 /* What a call that was begun waits for. */
 typedef struct sluice_client_waiting {
     size_t size;
-    int32_t fd; /* -1: none, the time alone counts. May be another one after a step */
+    int32_t fd;          /* -1: none, the time alone counts. May be another one after a step */
     int32_t read, write; /* which readiness */
     uint64_t timeout_ns; /* from now: step then at the latest. 0: at once */
 } sluice_client_waiting;
@@ -137,12 +148,14 @@ typedef struct sluice_client_waiting {
 /* `waiting->size` is set by the caller. Between calls fd is -1 and timeout_ns UINT64_MAX. */
 SLUICE_CLIENT_API void sluice_client_wait(const sluice_client *client,
                                           sluice_client_waiting *waiting);
-/* Goes on with the call that was begun, as far as that is possible without waiting.
- * Returns: SLUICE_CLIENT_AGAIN while it is not done; SLUICE_CLIENT_OK when its result can be taken;
- * else why it failed, and the client is ready for another call. */
+/* Goes on with the call that was begun, as far as that is possible without waiting; at any time,
+ * not only when something is ready. Returns: SLUICE_CLIENT_AGAIN while it is not done;
+ * SLUICE_CLIENT_OK when its result can be taken; else why it failed, and the client is ready for
+ * another call. */
 SLUICE_CLIENT_API sluice_client_status sluice_client_step(sluice_client *client,
                                                           sluice_client_error *error);
-/* Gives a call that was begun up; its connection is closed. The client is ready for another. */
+/* Gives up a call that was begun; its connection is closed. Of one that is done only the result is
+ * dropped. The client is ready for another. */
 SLUICE_CLIENT_API void sluice_client_cancel(sluice_client *client);
 
 /* ---- ping ------------------------------------------------------------------------------------ */
@@ -265,9 +278,9 @@ typedef struct sluice_infer_request {
     size_t n_params;
     sluice_form form;
     uint64_t timeout_ns; /* of this call; 0: the client's */
-    /* Where the bytes of outputs go: buffers[i] for the answer's output i, whose `data` then is
-     * that buffer; a NULL in `data` or an output past the last: the client's own memory. One that
-     * is too small: SLUICE_CLIENT_NO_ROOM. */
+    /* Where the bytes of outputs go, in whatever form they come: buffers[i] for the answer's output
+     * i, whose `data` then is that buffer; a NULL in `data` or an output past the last: the
+     * client's own memory. One that is too small: SLUICE_CLIENT_NO_ROOM. */
     const sluice_buffer *buffers;
     size_t n_buffers;
 } sluice_infer_request;
@@ -313,7 +326,7 @@ typedef enum sluice_mip_error {
 } sluice_mip_error;
 
 typedef struct sluice_mip_item {
-    sluice_mip_type type;
+    sluice_mip_type type; /* of an answer: as it came, whether it is one of these or not */
     const void *data;
     size_t n_bytes;
 } sluice_mip_item;
@@ -321,11 +334,13 @@ typedef struct sluice_mip_item {
 typedef struct sluice_mip_request {
     size_t size;
     const sluice_mip_item
-        *items;           /* batch x n_inputs: all inputs of element 0, then of element 1, … */
-    uint32_t n_inputs;    /* 1 to 255 */
-    uint32_t batch;       /* 1 to 65535 */
-    uint64_t timeout_ns;  /* of this call; 0: the client's */
-    sluice_buffer buffer; /* for the answer's payload; data NULL: the client's own memory */
+        *items;          /* batch x n_inputs: all inputs of element 0, then of element 1, … */
+    uint32_t n_inputs;   /* 1 to 255 */
+    uint32_t batch;      /* 1 to 65535 */
+    uint64_t timeout_ns; /* of this call; 0: the client's */
+    /* Where the answer's payload goes: 4 bytes, and for each item 8 and its own. `data` NULL: the
+     * client's own memory. Too small: SLUICE_CLIENT_NO_ROOM. */
+    sluice_buffer buffer;
 } sluice_mip_request;
 
 typedef struct sluice_mip_answer {

@@ -43,16 +43,16 @@ void client_free(struct client *client);
 
 const struct client_url *client_url(const struct client *client);
 
-/* The session of the URL's protocol: an exchange is begun there, and its answer lies there until the
- * next one begins. Not of the other protocol. */
+/* The session of the URL's protocol: an exchange is begun there, and its answer lies there until
+ * the next one begins. Not of the other protocol. */
 struct http_session *client_http(const struct client *client);
 struct mip_session *client_mip(const struct client *client);
 
 /* Starts the exchange that the session has begun, to be done within `timeout_ns` (0: the client's
  * own). Nothing is sent before the first step. Not while another is under way. */
 void client_start(struct client *client, uint64_t timeout_ns);
-/* Goes on as far as that is possible now. A connection is used again where the server allows; on one
- * that was used before, the message is sent a second time, on a new connection, when it ended
+/* Goes on as far as that is possible now. A connection is used again where the server allows; on
+ * one that was used before, the message is sent a second time, on a new connection, when it ended
  * without a byte of an answer.
  * Returns: ST_OK with *done or not yet; ST_IO, ST_DEADLINE_EXCEEDED, ST_BAD_ANSWER, ST_NO_MEMORY,
  * with which the exchange is over. */
@@ -67,7 +67,8 @@ struct client_waiting {
     uint64_t timeout_ns; /* from now; UINT64_MAX: for ever, as no exchange is under way */
 };
 
-/* What the exchange under way waits for: step when it is there, at the latest behind the timeout. */
+/* What the exchange under way waits for: step when it is there, at the latest behind the
+ * timeout. */
 void client_wait(const struct client *client, struct client_waiting *out);
 
 /* Steps and waits until the exchange is done. Returns: as client_step. */

@@ -1,6 +1,6 @@
-/* Once calls have grown no larger, nothing is allocated: this program counts every allocation of the
- * thread that calls, whoever makes it. The sanitizers have an allocator of their own and keep blocks
- * apart; with them the calls are made and nothing is counted. */
+/* Once calls have grown no larger, nothing is allocated: this program counts every allocation of
+ * the thread that calls, whoever makes it. The sanitizers have an allocator of their own and keep
+ * blocks apart; with them the calls are made and nothing is counted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

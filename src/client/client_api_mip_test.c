@@ -1,4 +1,5 @@
-/* MIP through the public functions, as a program outside would call them, against scripted answers. */
+/* MIP through the public functions, as a program outside would call them, against scripted
+ * answers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

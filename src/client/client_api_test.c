@@ -40,6 +40,12 @@ static void opening(void **state) {
     }
     sluice_client_options no_size = {.url = "http://h"};
     assert_int_equal(sluice_client_open(&no_size, &client, NULL), SLUICE_CLIENT_INVALID);
+    /* a caller that was compiled when there was less */
+    sluice_client_options shorter = {.size = offsetof(sluice_client_options, idle_timeout_ns),
+                                     .url = "http://h"};
+    memset((char *)&shorter + shorter.size, 0x55, sizeof(shorter) - shorter.size);
+    assert_int_equal(sluice_client_open(&shorter, &client, NULL), SLUICE_CLIENT_OK);
+    sluice_client_close(client);
     sluice_client_close(NULL);
 }
 

@@ -1,6 +1,6 @@
 /* A public call from its start to its result, whichever it is: what sluice_client_step, _wait and
- * _cancel drive, and what the functions of client_api_*.c have in common. A plain call is start, run
- * and take. */
+ * _cancel drive, and what the functions of client_api_*.c have in common. A plain call is start,
+ * run and take. */
 #ifndef SLUICE_CLIENT_CLIENT_CALL_H
 #define SLUICE_CLIENT_CLIENT_CALL_H
 

@@ -1,6 +1,6 @@
 /* The connection of a client: connecting, sending and receiving without ever blocking, over the
- * socket itself or over the caller's transport (TLS). It refuses to know what the bytes mean, and to
- * wait.
+ * socket itself or over the caller's transport (TLS). It refuses to know what the bytes mean, and
+ * to wait.
  *
  * Looking up a host's name is the C library's matter and blocks for as long as that takes. */
 #ifndef SLUICE_CLIENT_CLIENT_CONNECTION_H

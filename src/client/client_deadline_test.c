@@ -79,6 +79,9 @@ static void check_deadline(uint64_t ns, const char *says) {
     assert_true(waiting.fd == -1 && waiting.timeout_ns == UINT64_MAX);
 }
 
+/* The answer to a ping. */
+static const char pong[8] = {0, 1, 1, 0, 0, 0, 0, 0};
+
 /* Starts a ping and has it sent. */
 static void begin(void) {
     expect(sluice_client_start_ping(client, &error), SLUICE_CLIENT_OK, "");
@@ -89,7 +92,7 @@ static void begin(void) {
 
 static void good_call(void) {
     begin();
-    peer_send(&peer, "\0\1\1\0\0\0\0\0", 8);
+    peer_send(&peer, pong, sizeof(pong));
     expect(client_settle(client, &error), SLUICE_CLIENT_OK, "");
 }
 
@@ -114,7 +117,7 @@ static void in_an_answer(void **state) {
     begin();
     for (int i = 0; i < 7; i++) {
         now_ns += SECOND;
-        peer_send(&peer, "\0\1\1\0\0\0\0\0" + i, 1);
+        peer_send(&peer, &pong[i], 1);
         expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
     }
     check_deadline(TOTAL - 7 * SECOND, "timed out reading the answer of");
@@ -128,7 +131,7 @@ static void at_the_last_moment(void **state) {
     open_client(true, IDLE);
     begin();
     now_ns += 2 * TOTAL;
-    peer_send(&peer, "\0\1\1\0\0\0\0\0", 8);
+    peer_send(&peer, pong, sizeof(pong));
     expect(client_settle(client, &error), SLUICE_CLIENT_OK, "");
     close_client();
 }
@@ -211,7 +214,7 @@ static void idle_in_an_answer(void **state) {
     begin();
     for (int i = 0; i < 7; i++) {
         now_ns += IDLE - 1;
-        peer_send(&peer, "\0\1\1\0\0\0\0\0" + i, 1);
+        peer_send(&peer, &pong[i], 1);
         expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
     }
     check_deadline(IDLE, "timed out reading the answer of");
@@ -300,7 +303,7 @@ static void a_full_queue(void **state) {
     now_ns += SECOND;
     expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
     assert_true(peer_accept(&peer));
-    peer_send(&peer, "\0\1\1\0\0\0\0\0", 8);
+    peer_send(&peer, pong, sizeof(pong));
     expect(client_settle(client, &error), SLUICE_CLIENT_OK, "");
     close_client();
 }

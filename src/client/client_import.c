@@ -1,5 +1,5 @@
-/* Public requests of KServe v2 to the rooms' own structs. It refuses only what it can't express; what
- * a server would have to refuse is wire's matter. */
+/* Public requests of KServe v2 to the rooms' own structs. It refuses only what it can't express;
+ * what a server would have to refuse is wire's matter. */
 #include "client/client_convert.h"
 
 /* The ids of datatypes and the kinds of parameters are the same on both sides. */

@@ -130,6 +130,10 @@ static void outputs_into_buffers(void **state) {
     close_client();
 }
 
+#define HUGE_JSON                                                                                  \
+    "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n"                                                    \
+    "Inference-Header-Content-Length: 18446744073709551615\r\n\r\n"
+
 /* Sizes nobody would send: refused before memory is taken for them. */
 static void huge_http_answers(void **state) {
     (void)state;
@@ -138,8 +142,7 @@ static void huge_http_answers(void **state) {
         "HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775807\r\n\r\n{",
         "HTTP/1.1 200 OK\r\nContent-Length: 4194305\r\n\r\n{",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7fffffffffffffff\r\n",
-        "HTTP/1.1 200 OK\r\nContent-Length: 99\r\nInference-Header-Content-Length: "
-        "18446744073709551615\r\n\r\n",
+        HUGE_JSON,
     };
     static char answer[1024], rest[1 << 16];
     size_t n_answer = outputs_answer(answer, sizeof(answer));

@@ -1,5 +1,5 @@
-/* The MIP exchange. The heads of items are written into a small window as they are needed, so that a
- * packet of a million items takes no more memory than one of two. */
+/* The MIP exchange. The heads of items are written into a small window as they are needed, so that
+ * a packet of a million items takes no more memory than one of two. */
 #include "client/mip_session.h"
 
 #include <assert.h>

@@ -27,9 +27,9 @@ struct session *mip_session_base(struct mip_session *session);
 
 /* (MIP, "Ping") */
 void mip_session_begin_ping(struct mip_session *session);
-/* An inference whose payload has the size that mip_infer_size said. `buffer` is where the payload of
- * the answer goes, `buffer_bytes` long; NULL: the session's own memory. `infer`, its items and the
- * buffer must stay until the exchange is done. Returns: ST_NO_MEMORY. (MIP, "Inference") */
+/* An inference whose payload has the size that mip_infer_size said. `buffer` is where the payload
+ * of the answer goes, `buffer_bytes` long; NULL: the session's own memory. `infer`, its items and
+ * the buffer must stay until the exchange is done. Returns: ST_NO_MEMORY. (MIP, "Inference") */
 enum status mip_session_begin_infer(struct mip_session *session, const struct mip_infer *infer,
                                     uint32_t n_bytes, void *buffer, size_t buffer_bytes,
                                     struct error *err) __attribute__((warn_unused_result));

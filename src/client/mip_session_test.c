@@ -245,8 +245,8 @@ static void closing(void **state) {
     assert_true(base->answered);
 }
 
-/* Behind an answer that came before the request had left, or with bytes behind it, the connection is
- * of no use. */
+/* Behind an answer that came before the request had left, or with bytes behind it, the connection
+ * is of no use. */
 static void not_reusable(void **state) {
     (void)state;
     char answer[PACKET_BYTES], sent[PACKET_BYTES];
@@ -273,11 +273,43 @@ static void not_reusable(void **state) {
     assert_int_equal(mip_session_outcome(session), MIP_REFUSED);
 }
 
+/* Whatever comes, the session ends, and in order. */
+static void noise(void **state) {
+    (void)state;
+    uint32_t seed = 1;
+    char bytes[PACKET_BYTES], room[64];
+    for (int round = 0; round < 20000; round++) {
+        for (size_t i = 0; i < sizeof(bytes); i++) {
+            seed = seed * 1664525u + 1013904223u;
+            bytes[i] = (char)(i < 7 ? seed >> 30 : seed >> 24); /* headers that are nearly good */
+        }
+        bytes[0] = bytes[4] = bytes[5] = 0;
+        enum status status;
+        struct error err = {0};
+        if (round % 5 == 0) {
+            mip_session_begin_ping(session);
+        } else {
+            begin(round % 2 ? room : NULL, sizeof(room));
+        }
+        session_answer(base, bytes, sizeof(bytes), 1 + seed % 40, &status, &err);
+        assert_true(base->answered);
+        if (status == ST_OK && !base->done) {
+            status = base->ops->closed(base, &err);
+        }
+        assert_true(status == ST_OK ? base->done : status == ST_BAD_ANSWER && err.text[0]);
+        if (base->done && mip_session_outcome(session) == MIP_ANSWERED && round % 5 != 0) {
+            struct str payload = mip_session_payload(session);
+            size_t n = payload.len < sizeof(bytes) - 8 ? payload.len : sizeof(bytes) - 8;
+            assert_memory_equal(payload.ptr, bytes + 8, n);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pinging), cmocka_unit_test(sending),      cmocka_unit_test(receiving),
         cmocka_unit_test(growing), cmocka_unit_test(errors),       cmocka_unit_test(headers),
-        cmocka_unit_test(closing), cmocka_unit_test(not_reusable),
+        cmocka_unit_test(closing), cmocka_unit_test(not_reusable), cmocka_unit_test(noise),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

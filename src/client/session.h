@@ -1,6 +1,6 @@
-/* What a client needs of a protocol: one exchange at a time, sans I/O. A session says which bytes to
- * send next and where received bytes shall go, and is told how many moved. It sends and receives at
- * the same time, as an answer may come before all of the request has left. It refuses to know
+/* What a client needs of a protocol: one exchange at a time, sans I/O. A session says which bytes
+ * to send next and where received bytes shall go, and is told how many moved. It sends and receives
+ * at the same time, as an answer may come before all of the request has left. It refuses to know
  * sockets and clocks. http_session.h and mip_session.h are the two there are.
  *
  *     begin (each session's own) → output/sent and input/received in any order → done */

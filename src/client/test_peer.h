@@ -1,5 +1,5 @@
-/* For the tests of this room: the other end of a client's connection, in the test's own thread, on a
- * Unix socket in a folder of its own. As a call is stepped, the test says byte by byte what the
+/* For the tests of this room: the other end of a client's connection, in the test's own thread, on
+ * a Unix socket in a folder of its own. As a call is stepped, the test says byte by byte what the
  * server does meanwhile. */
 #ifndef SLUICE_CLIENT_TEST_PEER_H
 #define SLUICE_CLIENT_TEST_PEER_H

@@ -1,5 +1,5 @@
-/* For the tests of this room: a toy of TLS, the client's end of it as a transport and the peer's end
- * by hand. Either side may want an answer before it goes on, in the middle of anything:
+/* For the tests of this room: a toy of TLS, the client's end of it as a transport and the peer's
+ * end by hand. Either side may want an answer before it goes on, in the middle of anything:
  *
  *     H, answered by h    the client's greeting, which comes first
  *     R, answered by A    a new agreement, which either may want at any time
