@@ -142,6 +142,45 @@ def total():
     return graph.node("ReduceSum", "x", "y", keepdims=0)
 
 
+def pair():
+    """y = a + b, [batch, 2]: the protocol's example of two inputs."""
+    graph = Graph().output("y", FLOAT, ["batch", 2])
+    for name in ("a", "b"):
+        graph.input(name, FLOAT, ["batch", 2])
+    return graph.node("Add", "a b", "y")
+
+
+def two_three():
+    """Two inputs, three outputs: a text as it came, numbers doubled, and whether they are positive."""
+    graph = Graph().input("text", STRING, ["batch", 1]).input("numbers", INT64, ["batch", 2])
+    graph.output("text_out", STRING, ["batch", 1]).output("doubled", INT64, ["batch", 2])
+    graph.output("positive", TensorProto.BOOL, ["batch", 2])
+    graph.constant("zero", numpy.array(0, numpy.int64)).node("Identity", "text", "text_out")
+    graph.node("Add", "numbers numbers", "doubled")
+    return graph.node("Greater", "numbers zero", "positive")
+
+
+def rows():
+    """y = x + x, [batch, n]: elements of different lengths can't be one batch."""
+    graph = Graph().input("x", FLOAT, ["batch", "n"]).output("y", FLOAT, ["batch", "n"])
+    return graph.node("Add", "x x", "y")
+
+
+def one_each():
+    """y = x + 1 of one number, [batch]: the smallest element there is."""
+    graph = Graph().input("x", FLOAT, ["batch"]).output("y", FLOAT, ["batch"])
+    return graph.constant("one", numpy.array(1, numpy.float32)).node("Add", "x one", "y")
+
+
+def picture_scores(*shape):
+    """Ten scores of a picture: weights without a meaning, that any change of a pixel shows in."""
+    size = int(numpy.prod(shape))
+    weights = numpy.random.default_rng(size).normal(0, 4 / size ** 0.5, (size, 10))
+    graph = Graph().input("image", FLOAT, ["batch", *shape]).output("scores", FLOAT, ["batch", 10])
+    graph.constant("weights", weights.astype(numpy.float32)).node("Flatten", "image", "flat")
+    return graph.node("MatMul", "flat weights", "scores")
+
+
 def folder(path):
     """y = x + 10, with the ten in a file of its own; model.onnx is a folder of both."""
     graph = Graph().input("x", FLOAT, ["batch", 4]).output("y", FLOAT, ["batch", 4])
@@ -160,7 +199,9 @@ MODELS = {
     "onnx_unnamed": unnamed, "onnx_scalar_fixed": scalar_fixed, "onnx_rank0": rank0,
     "onnx_three_outputs": three_outputs, "onnx_mixed": mixed, "onnx_upper": upper,
     "onnx_lookup": lookup, "onnx_broadcast": broadcast, "onnx_passthrough": passthrough,
-    "onnx_total": total, "mlp": networks.mlp, "cnn": networks.cnn,
+    "onnx_total": total, "onnx_pair": pair, "onnx_two_three": two_three, "onnx_rows": rows,
+    "onnx_one_each": one_each, "onnx_grey28": lambda: picture_scores(28, 28),
+    "onnx_rgb32": lambda: picture_scores(3, 32, 32), "mlp": networks.mlp, "cnn": networks.cnn,
 }
 
 
@@ -210,7 +251,8 @@ def main():
     options = parser.parse_args()
     if options.list:
         for name, make in {**MODELS, "onnx_folder": folder, **REFUSED}.items():
-            doc = (identity if name.startswith("onnx_identity_") else make).__doc__
+            doc = (identity if name.startswith("onnx_identity_") else
+                   picture_scores if name in ("onnx_grey28", "onnx_rgb32") else make).__doc__
             print(f"{name:22} {' '.join(doc.split())}")
     elif not options.outdir:
         parser.error("OUTDIR is missing")
