@@ -1,5 +1,5 @@
-/* The MIP exchange. The heads of items are written into a small window as they are needed, so that
- * a packet of a million items takes no more memory than one of two. */
+/* The MIP exchange: the request goes out as mip_output has it, and what comes back is judged by its
+ * header before memory is taken for the rest. */
 #include "client/mip_session.h"
 
 #include <assert.h>
@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/mip_output.h"
+
 enum {
-    HEAD_BYTES = MIP_HEADER_BYTES + MIP_COUNTS_BYTES,
-    WINDOW_ITEMS = 128,        /* whose heads are ready at a time */
     FIRST_BLOCK_BYTES = 16384, /* small answers come in one piece with their header */
     DROP_BYTES = 16384,
     MAX_DROP_BYTES = 1 << 20, /* what is more than this is not read to its end */
@@ -29,14 +29,8 @@ struct mip_session {
     enum mip_outcome outcome;
     uint64_t max_answer_bytes;
 
-    const struct mip_infer *infer; /* NULL: a ping */
-    char head[HEAD_BYTES];
-    size_t n_head; /* bytes of it that a request has */
-    size_t n_head_sent;
-    size_t next_item;   /* the first that is not sent to its end */
-    size_t n_item_sent; /* bytes of it, its head included */
-    bool dropped;       /* the rest can't be sent */
-    char heads[WINDOW_ITEMS][MIP_ITEM_HEAD_BYTES];
+    struct mip_output output;
+    bool dropped; /* the rest of it can't be sent */
 
     char header_bytes[MIP_HEADER_BYTES];
     size_t n_header;
@@ -103,7 +97,7 @@ static enum status reserve(struct mip_session *self, size_t n_bytes, struct erro
 static void restart(struct session *session) {
     struct mip_session *self = self_of(session);
     *session = (struct session){.ops = &mip_ops};
-    self->n_head_sent = self->next_item = self->n_item_sent = 0;
+    mip_output_restart(&self->output);
     self->n_header = self->n_payload = 0;
     self->dropped = self->leftover = false;
     self->outcome = MIP_ANSWERED;
@@ -111,87 +105,39 @@ static void restart(struct session *session) {
 }
 
 void mip_session_begin_ping(struct mip_session *session) {
-    const struct mip_header header = {
-        .version = MIP_VERSION, .kind = MIP_PING, .subtype = MIP_REQUEST};
-    session->infer = NULL;
+    mip_output_begin_ping(&session->output);
     session->place_bytes = 0;
-    session->n_head = MIP_HEADER_BYTES;
-    mip_header_encode(&header, session->head);
     restart(&session->session);
 }
 
 enum status mip_session_begin_infer(struct mip_session *session, const struct mip_infer *infer,
                                     uint32_t n_bytes, void *buffer, size_t buffer_bytes,
                                     struct error *err) {
-    session->infer = infer;
-    session->n_head = HEAD_BYTES;
+    mip_output_begin_infer(&session->output, infer, n_bytes);
     session->own = buffer == NULL;
     session->place = buffer;
     session->place_bytes = buffer_bytes;
-    mip_infer_head_encode(infer, false, n_bytes, session->head);
     restart(&session->session);
     return session->own ? reserve(session, FIRST_BLOCK_BYTES, err) : ST_OK;
 }
 
+static bool is_ping(const struct mip_session *self) {
+    return self->output.infer == NULL;
+}
+
 /* ---- sending --------------------------------------------------------------------------------- */
-
-/* Adds what is left of `n_bytes` at `data` when `*skip` bytes of them were sent. */
-static size_t add_piece(struct iovec *out, const char *data, size_t n_bytes, size_t *skip) {
-    size_t n_gone = *skip < n_bytes ? *skip : n_bytes;
-    *skip -= n_gone;
-    if (n_gone == n_bytes) {
-        return 0;
-    }
-    *out = (struct iovec){(char *)(uintptr_t)data + n_gone, n_bytes - n_gone};
-    return 1;
-}
-
-static size_t n_items(const struct mip_session *self) {
-    return self->infer ? self->infer->n_items : 0;
-}
 
 static size_t output(struct session *session, struct iovec *out, size_t max) {
     struct mip_session *self = self_of(session);
-    size_t n = 0, skip = self->n_head_sent;
-    if (self->dropped) {
-        return 0;
-    }
-    n += add_piece(out, self->head, self->n_head, &skip);
-    skip = self->n_item_sent;
-    for (size_t k = 0; k < WINDOW_ITEMS && self->next_item + k < n_items(self) && n < max; k++) {
-        const struct mip_item *item = &self->infer->items[self->next_item + k];
-        mip_item_head_encode(item, self->heads[k]);
-        n += add_piece(out + n, self->heads[k], MIP_ITEM_HEAD_BYTES, &skip);
-        if (n < max) {
-            n += add_piece(out + n, item->data.ptr, item->data.len, &skip);
-        }
-    }
-    return n;
+    return self->dropped ? 0 : mip_output_pieces(&self->output, out, max);
 }
 
 static void sent(struct session *session, size_t n_bytes) {
-    struct mip_session *self = self_of(session);
-    size_t n_head = self->n_head - self->n_head_sent;
-    n_head = n_bytes < n_head ? n_bytes : n_head;
-    self->n_head_sent += n_head;
-    self->n_item_sent += n_bytes - n_head;
-    while (self->next_item < n_items(self)) {
-        size_t n_item = MIP_ITEM_HEAD_BYTES + self->infer->items[self->next_item].data.len;
-        if (self->n_item_sent < n_item) {
-            return;
-        }
-        self->n_item_sent -= n_item;
-        self->next_item++;
-    }
-    assert(self->n_item_sent == 0);
+    mip_output_sent(&self_of(session)->output, n_bytes);
 }
 
 static void drop_output(struct session *session) {
     self_of(session)->dropped = true;
-}
-
-static bool is_sent(const struct mip_session *self) {
-    return self->n_head_sent == self->n_head && self->next_item == n_items(self);
 }
 
 /* ---- receiving ------------------------------------------------------------------------------- */
@@ -199,7 +145,8 @@ static bool is_sent(const struct mip_session *self) {
 static void finish(struct mip_session *self, bool whole) {
     enter(self, MIP_DONE);
     self->session.done = self->session.decided = true;
-    self->session.reusable = whole && !self->leftover && !self->dropped && is_sent(self);
+    self->session.reusable =
+        whole && !self->leftover && !self->dropped && mip_output_is_sent(&self->output);
 }
 
 /* What comes of the exchange is known. Drops the payload, of which `n_bytes` came, unless that is
@@ -232,19 +179,19 @@ static enum status bad_header(const struct mip_session *self, struct error *err)
     return error_set(err, ST_BAD_ANSWER,
                      "the server's answer: expected kind %d and subtype %d, or kind %d, got kind "
                      "%u and subtype %u",
-                     self->infer ? MIP_INFER : MIP_PING, MIP_RESPONSE, MIP_ERROR, header->kind,
+                     is_ping(self) ? MIP_PING : MIP_INFER, MIP_RESPONSE, MIP_ERROR, header->kind,
                      header->subtype);
 }
 
 static enum status check_size(const struct mip_session *self, struct error *err) {
     uint32_t n_bytes = self->header.n_bytes;
-    if (!self->infer && n_bytes > 0) {
+    if (is_ping(self) && n_bytes > 0) {
         return error_set(err, ST_BAD_ANSWER,
                          "the server's answer to a ping: expected no payload, got %" PRIu32
                          " bytes of it",
                          n_bytes);
     }
-    if (self->infer && n_bytes < MIP_COUNTS_BYTES) {
+    if (!is_ping(self) && n_bytes < MIP_COUNTS_BYTES) {
         return error_set(err, ST_BAD_ANSWER,
                          "the server's answer: expected a payload of at least %d bytes, got "
                          "%" PRIu32,
@@ -267,7 +214,7 @@ static enum status take_header(struct mip_session *self, size_t n_bytes, struct 
     if (version && header->kind == MIP_ERROR) {
         return decide(self, MIP_REFUSED, n_bytes);
     }
-    if (!version || header->kind != (self->infer ? MIP_INFER : MIP_PING) ||
+    if (!version || header->kind != (is_ping(self) ? MIP_PING : MIP_INFER) ||
         header->subtype != MIP_RESPONSE) {
         return bad_header(self, err);
     }
@@ -275,7 +222,7 @@ static enum status take_header(struct mip_session *self, size_t n_bytes, struct 
     if (status != ST_OK) {
         return status;
     }
-    if (self->infer && !self->own && header->n_bytes > self->place_bytes) {
+    if (!is_ping(self) && !self->own && header->n_bytes > self->place_bytes) {
         return decide(self, MIP_NO_ROOM, n_bytes);
     }
     if (n_bytes >= header->n_bytes) {
