@@ -3,7 +3,6 @@
 
 #include <poll.h>
 
-#include "cli/bench_client.h"
 #include "loop/clock.h"
 
 enum { MAX_WAIT_MS = 1000 };
@@ -15,9 +14,8 @@ const struct bench_protocol *bench_protocol_find(const char *url) {
     struct str scheme = str_cut(&rest, ':');
     for (size_t i = 0; i < sizeof(protocols) / sizeof(*protocols) && rest.ptr; i++) {
         struct str schemes = str_of(protocols[i]->schemes);
-        while (schemes.ptr) {
-            struct str known = str_cut(&schemes, ' ');
-            if (str_eq(known, scheme)) {
+        while (schemes.len > 0) {
+            if (str_eq(str_cut(&schemes, ' '), scheme)) {
                 return protocols[i];
             }
         }
@@ -46,9 +44,34 @@ enum status bench_call_make(struct arena *arena, const struct bench_settings *se
     return out->protocol->prepare(arena, settings, out, err);
 }
 
+/* ---- connections ----------------------------------------------------------------------------- */
+
+enum status bench_client_open(const struct bench_call *call, void **connection, struct error *err) {
+    struct client_options options = {.url = str_of(call->url),
+                                     .connect_timeout_ns = call->timeout_ns,
+                                     .timeout_ns = call->timeout_ns,
+                                     .max_answer_bytes = BENCH_MAX_ANSWER_BYTES};
+    struct client *client;
+    enum status status = client_new(&options, &client, err);
+    *connection = client;
+    return status;
+}
+
+void bench_client_close(void *connection) {
+    client_free(connection);
+}
+
+enum status bench_client_step(void *connection, bool *done, struct error *err) {
+    return client_step(connection, done, err);
+}
+
+void bench_client_wait(const void *connection, struct client_waiting *waiting) {
+    client_wait(connection, waiting);
+}
+
 /* ---- one try --------------------------------------------------------------------------------- */
 
-static void wait_for(const sluice_client_waiting *waiting) {
+static void wait_for(const struct client_waiting *waiting) {
     struct pollfd fd = {.fd = waiting->fd,
                         .events =
                             (short)((waiting->read ? POLLIN : 0) | (waiting->write ? POLLOUT : 0))};
@@ -57,11 +80,11 @@ static void wait_for(const sluice_client_waiting *waiting) {
     (void)poll(&fd, 1, timeout); /* which leaves out a descriptor of -1 */
 }
 
-static sluice_client_status finish(const struct bench_call *call, void *connection,
-                                   sluice_client_error *error) {
-    sluice_client_status status;
-    while ((status = call->protocol->step(connection, error)) == SLUICE_CLIENT_AGAIN) {
-        sluice_client_waiting waiting = {.size = sizeof(waiting)};
+static enum status finish(const struct bench_call *call, void *connection, struct error *err) {
+    enum status status;
+    bool done = false;
+    while ((status = call->protocol->step(connection, &done, err)) == ST_OK && !done) {
+        struct client_waiting waiting;
         call->protocol->wait(connection, &waiting);
         wait_for(&waiting);
     }
@@ -70,20 +93,21 @@ static sluice_client_status finish(const struct bench_call *call, void *connecti
 
 enum status bench_call_try(const struct bench_call *call, uint64_t *latency_ns, struct error *err) {
     const struct bench_protocol *protocol = call->protocol;
-    sluice_client_error error = {.mip_error = -1};
+    struct bench_failed failed = {.mip_error = -1};
     uint64_t n_bytes, started_ns = clock_now_ns();
-    void *connection;
-    sluice_client_status status = protocol->open(call, &connection, &error);
-    if (status == SLUICE_CLIENT_OK) {
-        status = protocol->start(connection, call, &error);
+    void *connection = NULL;
+    enum status status = protocol->open(call, &connection, &failed.err);
+    if (status == ST_OK) {
+        status = protocol->start(connection, call, &failed.err);
     }
-    if (status == SLUICE_CLIENT_OK) {
-        status = finish(call, connection, &error);
+    if (status == ST_OK) {
+        status = finish(call, connection, &failed.err);
     }
     *latency_ns = clock_now_ns() - started_ns;
-    if (status == SLUICE_CLIENT_OK) {
-        status = protocol->take(connection, call, &n_bytes, &error);
+    if (status == ST_OK) {
+        status = protocol->take(connection, call, true, &n_bytes, &failed);
     }
     protocol->close(connection);
-    return status == SLUICE_CLIENT_OK ? ST_OK : bench_client_refuse(&error, err);
+    *err = failed.err;
+    return status;
 }

@@ -1,5 +1,6 @@
 /* What a run sends, again and again: one inference or one ping, and by which protocol. Protocols
- * are rows of one table; what makes and moves bytes is libsluice, or whatever a row brings along.
+ * are rows of one table. A request is encoded once, before the load; while it runs a row only moves
+ * bytes, so that what is measured is the server.
  *
  * Thread: a call is made once and then read by all; a connection is used from one thread. */
 #ifndef SLUICE_CLI_BENCH_CALL_H
@@ -8,27 +9,37 @@
 #include "base/arena.h"
 #include "base/status.h"
 #include "cli/bench_settings.h"
-#include "sluice/client.h"
+#include "client/client.h"
 
 struct bench_call;
+
+/* Why a request failed: the reason and its words, and what the server's answer said. */
+struct bench_failed {
+    struct error err;
+    int32_t http_status; /* 0: none came */
+    int32_t mip_error;   /* -1: none came */
+};
 
 struct bench_protocol {
     const char *name;
     const char *schemes; /* of URLs, without the colon, each followed by a space */
-    /* Asks the server what must be known and fills in the rest of the call, in `arena`. */
+    /* Asks the server what must be known and fills in the rest of the call, in `arena`. Returns:
+     * ST_BAD_CONFIG for what makes no sense; ST_IO, ST_REFUSED and others where the server can't
+     * say what its model wants. */
     enum status (*prepare)(struct arena *arena, const struct bench_settings *settings,
                            struct bench_call *call, struct error *err);
-    /* A connection, which connects when it is first used. Results as those of sluice/client.h. */
-    sluice_client_status (*open)(const struct bench_call *call, void **connection,
-                                 sluice_client_error *error);
+    /* A connection, which connects when it is first used. */
+    enum status (*open)(const struct bench_call *call, void **connection, struct error *err);
     void (*close)(void *connection);
-    sluice_client_status (*start)(void *connection, const struct bench_call *call,
-                                  sluice_client_error *error);
-    sluice_client_status (*step)(void *connection, sluice_client_error *error);
-    void (*wait)(const void *connection, sluice_client_waiting *waiting);
-    /* When step has said OK: is the answer one? *n_bytes: of its outputs. */
-    sluice_client_status (*take)(void *connection, const struct bench_call *call, uint64_t *n_bytes,
-                                 sluice_client_error *error);
+    /* One exchange: begun, then stepped until *done, waiting in between for what `wait` says. When
+     * a step returns anything but ST_OK the exchange is over, and another may be begun. */
+    enum status (*start)(void *connection, const struct bench_call *call, struct error *err);
+    enum status (*step)(void *connection, bool *done, struct error *err);
+    void (*wait)(const void *connection, struct client_waiting *waiting);
+    /* Of an exchange that is done: did the server do what was asked? *n_bytes: of its answer's body
+     * or payload, which is read through only if `whole`. */
+    enum status (*take)(void *connection, const struct bench_call *call, bool whole,
+                        uint64_t *n_bytes, struct bench_failed *failed);
 };
 
 struct bench_call {
@@ -37,10 +48,13 @@ struct bench_call {
     uint64_t timeout_ns;
     bool ping;
     uint64_t batch;
-    uint64_t n_bytes; /* of the inputs */
-    sluice_infer_request infer;
-    sluice_mip_request mip;
-    /* For the report; "" where the protocol does not say. */
+    uint64_t n_bytes; /* of the request's body or payload */
+    struct http_message message;
+    struct mip_infer mip;
+    uint32_t mip_bytes;
+    /* For the report; "" and none where the protocol does not say. */
+    const struct tensor *inputs;
+    size_t n_inputs;
     const char *server, *server_version, *model_version, *platform;
 };
 
@@ -49,14 +63,21 @@ extern const struct bench_protocol bench_protocol_v2, bench_protocol_mip;
 
 /* The protocol of a URL. Returns: NULL where there is none. */
 const struct bench_protocol *bench_protocol_find(const char *url);
-/* Makes the call that the settings ask for. Returns: ST_BAD_CONFIG for what makes no sense; ST_IO,
- * ST_REFUSED and others where the server can't say what its model wants. Owns: in `arena`. */
+/* Makes the call that the settings ask for. Returns: as `prepare`. Owns: in `arena`. */
 enum status bench_call_make(struct arena *arena, const struct bench_settings *settings,
                             struct bench_call *out, struct error *err)
     __attribute__((warn_unused_result));
-/* Sends it once and waits for the answer. Returns: ST_REFUSED or ST_IO with the message;
- * *latency_ns includes connecting. */
+/* Sends it once, waits for the answer, and reads through it. *latency_ns includes connecting.
+ * Returns: ST_REFUSED, ST_BAD_ANSWER, ST_IO and others with the message. */
 enum status bench_call_try(const struct bench_call *call, uint64_t *latency_ns, struct error *err)
     __attribute__((warn_unused_result));
+
+/* ---- between the rows: connections that are clients of ours ---------------------------------- */
+
+enum { BENCH_MAX_ANSWER_BYTES = 1 << 30 };
+enum status bench_client_open(const struct bench_call *call, void **connection, struct error *err);
+void bench_client_close(void *connection);
+enum status bench_client_step(void *connection, bool *done, struct error *err);
+void bench_client_wait(const void *connection, struct client_waiting *waiting);
 
 #endif

@@ -1,33 +1,15 @@
 /* MIP: the items that were given, since a server of MIP does not say what its model wants. */
 #include <inttypes.h>
 
-#include "cli/bench_client.h"
+#include "cli/bench_call.h"
 #include "cli/infer_mip_items.h"
+#include "client/client_mip.h"
 
 static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for a request");
 }
 
-static sluice_client_status mip_start(void *connection, const struct bench_call *call,
-                                      sluice_client_error *error) {
-    return call->ping ? sluice_client_start_ping(connection, error)
-                      : sluice_client_start_mip_infer(connection, &call->mip, error);
-}
-
-static sluice_client_status mip_take(void *connection, const struct bench_call *call,
-                                     uint64_t *n_bytes, sluice_client_error *error) {
-    sluice_mip_answer answer = {.size = sizeof(answer)};
-    *n_bytes = 0;
-    if (call->ping) {
-        return SLUICE_CLIENT_OK;
-    }
-    sluice_client_status status = sluice_client_take_mip_infer(connection, &answer, error);
-    size_t n = status == SLUICE_CLIENT_OK ? (size_t)answer.batch * answer.n_outputs : 0;
-    for (size_t i = 0; i < n; i++) {
-        *n_bytes += answer.items[i].n_bytes;
-    }
-    return status;
-}
+/* ---- the request ----------------------------------------------------------------------------- */
 
 /* Repeats the items of one element. */
 static enum status repeat_items(struct arena *arena, uint64_t batch, struct infer_items *items,
@@ -73,15 +55,56 @@ static enum status mip_prepare(struct arena *arena, const struct bench_settings 
     if (status != ST_OK) {
         return status;
     }
-    for (size_t i = 0; i < items.n; i++) {
-        call->n_bytes += items.items[i].n_bytes;
-    }
+    sluice_mip_request request = {.size = sizeof(request),
+                                  .items = items.items,
+                                  .n_inputs = items.n_inputs,
+                                  .batch = items.batch};
+    status = client_mip_import(arena, &request, &call->mip, &call->mip_bytes, err);
     call->batch = items.batch;
-    call->mip = (sluice_mip_request){.size = sizeof(call->mip),
-                                     .items = items.items,
-                                     .n_inputs = items.n_inputs,
-                                     .batch = items.batch};
-    return ST_OK;
+    call->n_bytes = call->mip_bytes;
+    return status;
+}
+
+/* ---- an exchange ----------------------------------------------------------------------------- */
+
+static enum status mip_start(void *connection, const struct bench_call *call, struct error *err) {
+    struct mip_session *session = client_mip(connection);
+    enum status status = ST_OK;
+    if (call->ping) {
+        mip_session_begin_ping(session);
+    } else {
+        status = mip_session_begin_infer(session, &call->mip, call->mip_bytes, NULL, 0, err);
+    }
+    if (status == ST_OK) {
+        client_start(connection, 0);
+    }
+    return status;
+}
+
+/* Does the payload fit its counts, and they what was asked? */
+static enum status read_answer(const struct mip_session *session, const struct bench_call *call,
+                               struct error *err) {
+    struct arena *arena = arena_new(NULL, 0);
+    sluice_mip_answer answer = {.size = sizeof(answer)};
+    if (!arena) {
+        return no_memory(err);
+    }
+    enum status status =
+        client_mip_export(arena, mip_session_payload(session), &call->mip, &answer, err);
+    arena_free(arena);
+    return status;
+}
+
+static enum status mip_take(void *connection, const struct bench_call *call, bool whole,
+                            uint64_t *n_bytes, struct bench_failed *failed) {
+    const struct mip_session *session = client_mip(connection);
+    enum status status = client_mip_check(session, 0, &failed->err);
+    *n_bytes = mip_session_payload_bytes(session);
+    if (status == ST_REFUSED) {
+        failed->mip_error = (int32_t)mip_session_error(session);
+    }
+    return status == ST_OK && whole && !call->ping ? read_answer(session, call, &failed->err)
+                                                   : status;
 }
 
 const struct bench_protocol bench_protocol_mip = {

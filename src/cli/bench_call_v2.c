@@ -1,108 +1,182 @@
 /* KServe v2 over HTTP: inputs follow from what the server says of its model. */
-#include "cli/bench_client.h"
+#include "cli/bench_call.h"
 #include "cli/bench_input.h"
-
-_Static_assert((int)BENCH_FORM_BINARY == (int)SLUICE_FORM_BINARY &&
-                   (int)BENCH_FORM_JSON == (int)SLUICE_FORM_JSON &&
-                   (int)BENCH_FORM_RAW == (int)SLUICE_FORM_RAW,
-               "the words of --form are in the order of sluice_form");
+#include "client/client_v2.h"
 
 static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for a request");
 }
 
-static sluice_client_status v2_start(void *connection, const struct bench_call *call,
-                                     sluice_client_error *error) {
-    return call->ping ? sluice_client_start_ping(connection, error)
-                      : sluice_client_start_infer(connection, &call->infer, error);
-}
+/* ---- what the server says of itself and the model -------------------------------------------- */
 
-static sluice_client_status v2_take(void *connection, const struct bench_call *call,
-                                    uint64_t *n_bytes, sluice_client_error *error) {
-    sluice_infer_answer answer = {.size = sizeof(answer)};
-    *n_bytes = 0;
-    if (call->ping) {
-        return SLUICE_CLIENT_OK;
-    }
-    sluice_client_status status = sluice_client_take_infer(connection, &answer, error);
-    for (size_t i = 0; i < answer.n_outputs && status == SLUICE_CLIENT_OK; i++) {
-        *n_bytes += answer.outputs[i].n_bytes;
-    }
-    return status;
-}
-
-static enum status keep(struct arena *arena, const char *text, const char **out,
-                        struct error *err) {
-    *out = arena_dup(arena, str_of(text ? text : "")).ptr;
+static enum status keep(struct arena *arena, struct str text, const char **out, struct error *err) {
+    *out = arena_dup(arena, text).ptr;
     return *out ? ST_OK : no_memory(err);
 }
 
-/* For the report only: not every server answers this. */
-static enum status ask_server(struct arena *arena, sluice_client *client, struct bench_call *call,
+static enum status ask_server(struct arena *arena, struct client *client, struct v2_server *out,
                               struct error *err) {
-    sluice_server_metadata server = {.size = sizeof(server)};
-    if (sluice_client_server_metadata(client, &server, NULL) != SLUICE_CLIENT_OK) {
+    struct client_request request;
+    enum status status = client_question_encode(arena, client_url(client), CLIENT_SERVER, STR(""),
+                                                STR(""), &request, err);
+    if (status == ST_OK) {
+        struct http_message message = {request.pieces, request.n_pieces};
+        status = client_exchange(client, message, 0, err);
+    }
+    return status == ST_OK ? client_server_decode(arena, client_http(client), out, err) : status;
+}
+
+/* For the report only: not every server answers this. */
+static enum status describe_server(struct arena *arena, struct client *client,
+                                   struct bench_call *call, struct error *err) {
+    struct v2_server server;
+    struct error ignored;
+    if (ask_server(arena, client, &server, &ignored) != ST_OK) {
         return ST_OK;
     }
     enum status status = keep(arena, server.name, &call->server, err);
     return status == ST_OK ? keep(arena, server.version, &call->server_version, err) : status;
 }
 
-static enum status make_inputs(struct arena *arena, const struct bench_settings *settings,
-                               const sluice_model_metadata *model, struct bench_call *call,
-                               struct error *err) {
-    const struct bench_options *options = &settings->options;
-    const sluice_tensor *inputs;
-    size_t n;
-    enum status status = bench_inputs_make(arena, options, model, &inputs, &n, err);
-    if (status == ST_OK && options->form == BENCH_FORM_RAW && n != 1) {
-        status = error_set(err, ST_BAD_CONFIG,
-                           "--form raw sends exactly one input, and the model has %zu", n);
-    }
-    for (size_t i = 0; i < n && status == ST_OK; i++) {
-        call->n_bytes += inputs[i].n_bytes;
-    }
-    call->infer = (sluice_infer_request){.size = sizeof(call->infer),
-                                         .model = settings->options.model,
-                                         .version = options->model_version,
-                                         .inputs = inputs,
-                                         .n_inputs = n,
-                                         .outputs = options->outputs.items,
-                                         .n_outputs = options->outputs.n,
-                                         .form = (sluice_form)options->form};
-    return status;
+/* ---- the request ----------------------------------------------------------------------------- */
+
+static enum status set_message(const struct client_request *request, struct bench_call *call) {
+    call->message = (struct http_message){request->pieces, request->n_pieces};
+    call->n_bytes = request->body.n_bytes;
+    return ST_OK;
 }
 
-static enum status v2_ask(struct arena *arena, const struct bench_settings *settings,
-                          sluice_client *client, struct bench_call *call, struct error *err) {
-    sluice_client_error error;
-    sluice_model_metadata model = {.size = sizeof(model)};
-    enum status status = ask_server(arena, client, call, err);
-    if (status != ST_OK || call->ping) {
+static const enum v2_form *all_json(struct arena *arena, size_t n) {
+    enum v2_form *forms = arena_calloc(arena, n, sizeof(*forms));
+    for (size_t i = 0; forms && i < n; i++) {
+        forms[i] = V2_FORM_JSON;
+    }
+    return forms;
+}
+
+/* The arrays of an inference: inputs, and the outputs asked for. */
+static enum status fill_request(struct arena *arena, const struct bench_options *options,
+                                const struct bench_call *call, struct infer_request *out,
+                                struct error *err) {
+    *out = (struct infer_request){
+        .arena = arena, .id = STR(""), .n_inputs = call->n_inputs, .n_wanted = options->outputs.n};
+    out->inputs = arena_calloc(arena, out->n_inputs, sizeof(*out->inputs));
+    out->wanted = arena_calloc(arena, out->n_wanted, sizeof(*out->wanted));
+    if (!out->inputs || !out->wanted) {
+        return no_memory(err);
+    }
+    for (size_t i = 0; i < out->n_inputs; i++) {
+        out->inputs[i].tensor = call->inputs[i];
+    }
+    for (size_t i = 0; i < out->n_wanted; i++) {
+        out->wanted[i].name = str_of(options->outputs.items[i]);
+    }
+    return ST_OK;
+}
+
+static enum status encode(struct arena *arena, const struct bench_options *options,
+                          const struct client_url *url, struct bench_call *call,
+                          struct error *err) {
+    struct v2_request *request = arena_calloc(arena, 1, sizeof(*request));
+    struct client_request made;
+    struct client_infer infer = {.model = str_of(options->model),
+                                 .version = str_of(options->model_version),
+                                 .request = request,
+                                 .raw = options->form == BENCH_FORM_RAW};
+    if (!request) {
+        return no_memory(err);
+    }
+    enum status status = fill_request(arena, options, call, &request->infer, err);
+    request->binary_default = options->form == BENCH_FORM_BINARY;
+    if (status == ST_OK && options->form == BENCH_FORM_JSON) {
+        infer.forms = all_json(arena, call->n_inputs);
+        status = infer.forms ? ST_OK : no_memory(err);
+    }
+    if (status == ST_OK) {
+        status = client_infer_encode(arena, url, &infer, &made, err);
+    }
+    return status == ST_OK ? set_message(&made, call) : status;
+}
+
+static enum status prepare_infer(struct arena *arena, const struct bench_options *options,
+                                 struct client *client, struct bench_call *call,
+                                 struct error *err) {
+    struct model_spec model;
+    enum status status = client_model_metadata(client, arena, str_of(options->model),
+                                               str_of(options->model_version), &model, err);
+    if (status != ST_OK) {
         return status;
     }
-    if (sluice_client_model_metadata(client, settings->options.model,
-                                     settings->options.model_version, &model,
-                                     &error) != SLUICE_CLIENT_OK) {
-        return bench_client_refuse(&error, err);
+    status = bench_inputs_make(arena, options, &model, &call->inputs, err);
+    call->n_inputs = model.n_inputs;
+    if (status == ST_OK && options->form == BENCH_FORM_RAW && call->n_inputs != 1) {
+        status =
+            error_set(err, ST_BAD_CONFIG,
+                      "--form raw sends exactly one input, and the model has %zu", call->n_inputs);
     }
-    status = keep(arena, model.version, &call->model_version, err);
+    if (status == ST_OK) {
+        status = keep(arena, model.version_text, &call->model_version, err);
+    }
     if (status == ST_OK) {
         status = keep(arena, model.platform, &call->platform, err);
     }
-    return status == ST_OK ? make_inputs(arena, settings, &model, call, err) : status;
+    return status == ST_OK ? encode(arena, options, client_url(client), call, err) : status;
+}
+
+static enum status prepare_ping(struct arena *arena, const struct client_url *url,
+                                struct bench_call *call, struct error *err) {
+    struct client_request request;
+    enum status status =
+        client_question_encode(arena, url, CLIENT_LIVE, STR(""), STR(""), &request, err);
+    return status == ST_OK ? set_message(&request, call) : status;
 }
 
 static enum status v2_prepare(struct arena *arena, const struct bench_settings *settings,
                               struct bench_call *call, struct error *err) {
-    sluice_client_error error;
-    void *client;
-    if (bench_client_open(call, &client, &error) != SLUICE_CLIENT_OK) {
-        return bench_client_refuse(&error, err);
+    void *client = NULL;
+    enum status status = bench_client_open(call, &client, err);
+    if (status == ST_OK) {
+        status = describe_server(arena, client, call, err);
     }
-    enum status status = v2_ask(arena, settings, client, call, err);
+    if (status == ST_OK) {
+        status = call->ping ? prepare_ping(arena, client_url(client), call, err)
+                            : prepare_infer(arena, &settings->options, client, call, err);
+    }
     bench_client_close(client);
     return status;
+}
+
+/* ---- an exchange ----------------------------------------------------------------------------- */
+
+static enum status v2_start(void *connection, const struct bench_call *call, struct error *err) {
+    (void)err;
+    http_session_begin(client_http(connection), call->message);
+    client_start(connection, 0);
+    return ST_OK;
+}
+
+/* Reads all of an answer: for what is wrong with it, or to see that nothing is. */
+static enum status read_answer(const struct http_session *session, struct bench_failed *failed) {
+    struct arena *arena = arena_new(NULL, 0);
+    struct v2_answer answer;
+    if (!arena) {
+        return no_memory(&failed->err);
+    }
+    enum status status = client_infer_decode(arena, session, &answer, &failed->err);
+    arena_free(arena);
+    return status;
+}
+
+static enum status v2_take(void *connection, const struct bench_call *call, bool whole,
+                           uint64_t *n_bytes, struct bench_failed *failed) {
+    const struct http_session *session = client_http(connection);
+    int status = http_session_status(session);
+    *n_bytes = http_session_body(session).len;
+    failed->http_status = status;
+    if (call->ping || (status == 200 && !whole)) {
+        return ST_OK;
+    }
+    return read_answer(session, failed);
 }
 
 const struct bench_protocol bench_protocol_v2 = {

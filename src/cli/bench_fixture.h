@@ -21,8 +21,7 @@ static inline struct bench_fixture *fixture_new(const char *line) {
     struct arena *arena = arena_new(NULL, 0);
     struct bench_fixture *fixture = arena_calloc(arena, 1, sizeof(*fixture));
     static const int64_t dims[] = {2, 28, 28};
-    static const char data[6272];
-    sluice_tensor *input = arena_calloc(arena, 1, sizeof(*input));
+    struct tensor *input = arena_calloc(arena, 1, sizeof(*input));
     char name[] = "bench";
     int argc = 1;
     fixture->arena = arena;
@@ -34,23 +33,20 @@ static inline struct bench_fixture *fixture_new(const char *line) {
         arena_free(arena);
         return NULL;
     }
-    *input = (sluice_tensor){.name = "image",
-                             .datatype = SLUICE_FP32,
-                             .dims = dims,
-                             .rank = 3,
-                             .data = data,
-                             .n_bytes = sizeof(data)};
-    fixture->call = (struct bench_call){
-        .protocol = bench_protocol_find(fixture->settings.options.url),
-        .url = fixture->settings.options.url,
-        .ping = fixture->settings.options.ping,
-        .batch = fixture->settings.options.batch,
-        .n_bytes = sizeof(data),
-        .infer = {.inputs = input, .n_inputs = fixture->settings.options.ping ? 0 : 1},
-        .server = "triton",
-        .server_version = "2.40.0",
-        .model_version = "3",
-        .platform = "onnxruntime_onnx"};
+    *input = (struct tensor){
+        .name = STR("image"), .datatype = DT_FP32, .shape = {dims, 3}, .n_bytes = 6272};
+    fixture->call =
+        (struct bench_call){.protocol = bench_protocol_find(fixture->settings.options.url),
+                            .url = fixture->settings.options.url,
+                            .ping = fixture->settings.options.ping,
+                            .batch = fixture->settings.options.batch,
+                            .n_bytes = 6500,
+                            .inputs = input,
+                            .n_inputs = fixture->settings.options.ping ? 0 : 1,
+                            .server = "triton",
+                            .server_version = "2.40.0",
+                            .model_version = "3",
+                            .platform = "onnxruntime_onnx"};
     fixture->result =
         (struct bench_result){.settings = &fixture->settings,
                               .call = &fixture->call,
@@ -85,13 +81,12 @@ static inline struct bench_step_result *fixture_add(struct bench_fixture *fixtur
     return step;
 }
 
-static inline void fixture_fail(struct bench_step_result *step, sluice_client_status status,
+static inline void fixture_fail(struct bench_step_result *step, enum status status,
                                 int32_t http_status, const char *text, unsigned times) {
-    sluice_client_error error = {.status = status, .http_status = http_status, .mip_error = -1};
-    size_t n = strnlen(text, sizeof(error.text) - 1);
-    memcpy(error.text, text, n);
+    struct bench_failed failed = {.http_status = http_status, .mip_error = -1};
+    error_set(&failed.err, status, "%s", text);
     for (unsigned i = 0; i < times; i++) {
-        bench_stats_failure(&step->stats, &error, true);
+        bench_stats_failure(&step->stats, &failed, true);
     }
 }
 

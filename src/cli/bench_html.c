@@ -224,12 +224,11 @@ static void print_joined(struct buf *out, const char *name, const char *first, c
 
 static void print_inputs(struct buf *out, const struct bench_call *call) {
     char shape[SHAPE_TEXT_BYTES], size[BENCH_TEXT_BYTES];
-    for (size_t i = 0; i < call->infer.n_inputs; i++) {
-        const sluice_tensor *input = &call->infer.inputs[i];
+    for (size_t i = 0; i < call->n_inputs; i++) {
+        const struct tensor *input = &call->inputs[i];
         struct str value =
-            arena_printf(out->arena, "%s: %s %s, %s bytes", input->name,
-                         datatype_name((enum datatype)input->datatype),
-                         shape_print((struct shape){input->dims, input->rank}, shape),
+            arena_printf(out->arena, "%.*s: %s %s, %s bytes", STR_ARG(input->name),
+                         datatype_name(input->datatype), shape_print(input->shape, shape),
                          bench_text_count(input->n_bytes, size));
         print_fact(out, i == 0 ? "inputs" : " ", value.ptr);
     }
@@ -288,9 +287,9 @@ static void print_reading(struct buf *out, const struct bench_result *result) {
               "server that falls behind can't hide it. "
             : "Each connection sends its next request when the last one was answered, so a slow "
               "server is also asked less; with --rate it is not. ");
-    add(out,
-        "Requests of the warm-up are in no figure. MB/s counts the bytes of inputs and outputs. "
-        "Percentiles are exact to 0.4\u00a0%.</p>\n");
+    add(out, "Requests of the warm-up are in no figure. MB/s counts the bytes of requests and "
+             "answers, without their heads. "
+             "Percentiles are exact to 0.4\u00a0%.</p>\n");
 }
 
 void bench_html_print(struct buf *out, const struct bench_result *result) {

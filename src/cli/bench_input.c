@@ -11,14 +11,11 @@
 #include "cli/infer_shape.h"
 #include "cli/infer_tensor.h"
 
-_Static_assert((int)SLUICE_FP32 == (int)DT_FP32 && (int)SLUICE_BF16 == (int)DT_BF16,
-               "datatype.def has the public ids");
-
 /* One input while it is made. */
 struct maker {
     struct arena *arena;
     const struct bench_options *options;
-    struct tensor_spec spec;
+    const struct tensor_spec *spec;
     bool has_shape;
     struct shape shape; /* --shape */
 };
@@ -53,31 +50,32 @@ static const char *find(const struct option_texts *texts, bool colon, struct str
 
 /* The sentence for a name that the model does not have. */
 static enum status unknown_name(struct arena *arena, const char *flag, struct str name,
-                                const sluice_model_metadata *model, struct error *err) {
+                                const struct model_spec *model, struct error *err) {
     struct nearest nearest = {0};
     struct buf names;
     buf_init(&names, arena, 0);
     struct str wanted = arena_dup(arena, name);
     for (size_t i = 0; i < model->n_inputs && wanted.ptr; i++) {
-        buf_printf(&names, "%s%s", i > 0 ? ", " : "", model->inputs[i].name);
-        nearest_consider(&nearest, wanted.ptr, model->inputs[i].name);
+        struct str known = arena_dup(arena, model->inputs[i].name);
+        buf_printf(&names, "%s%.*s", i > 0 ? ", " : "", STR_ARG(known));
+        nearest_consider(&nearest, wanted.ptr, known.ptr ? known.ptr : "");
     }
     return error_set(
-        err, ST_BAD_CONFIG, "--%s: model \"%s\" has no input \"%.*s\"%s%s%s (it has: %.*s)", flag,
-        model->name, STR_ARG(name), nearest.best ? "; did you mean \"" : "",
+        err, ST_BAD_CONFIG, "--%s: model \"%.*s\" has no input \"%.*s\"%s%s%s (it has: %.*s)", flag,
+        STR_ARG(model->name), STR_ARG(name), nearest.best ? "; did you mean \"" : "",
         nearest.best ? nearest.best : "", nearest.best ? "\"?" : "", STR_ARG(buf_str(&names)));
 }
 
 /* Every item must have the form, name an input of the model, and do so once. */
 static enum status check_names(struct arena *arena, const char *flag, const char *form,
-                               const struct option_texts *texts, const sluice_model_metadata *model,
+                               const struct option_texts *texts, const struct model_spec *model,
                                struct error *err) {
     bool colon = strcmp(flag, "shape") == 0;
     for (size_t i = 0; i < texts->n; i++) {
         struct str value, name = split(texts->items[i], colon, &value);
         bool known = false;
         for (size_t k = 0; k < model->n_inputs; k++) {
-            known = known || str_is(name, model->inputs[k].name);
+            known = known || str_eq(name, model->inputs[k].name);
         }
         if (!value.ptr) {
             return error_set(err, ST_BAD_CONFIG, "--%s %s: expected %s", flag, texts->items[i],
@@ -103,7 +101,7 @@ static bool is_open(struct shape spec, size_t i) {
 /* The model's shape with its open dimensions filled in: the first is the batch, the others come
  * from --shape, or are 1. */
 static enum status choose_shape(const struct maker *maker, struct shape *out, struct error *err) {
-    struct shape spec = maker->spec.shape, said = maker->shape;
+    struct shape spec = maker->spec->shape, said = maker->shape;
     char a[SHAPE_TEXT_BYTES], b[SHAPE_TEXT_BYTES];
     bool batched = is_open(spec, 0);
     int64_t batch = (int64_t)maker->options->batch;
@@ -123,12 +121,12 @@ static enum status choose_shape(const struct maker *maker, struct shape *out, st
                              !shape_matches(*out, spec))) {
         return error_set(err, ST_BAD_CONFIG,
                          "--shape for input \"%.*s\": %s does not fit the model's %s",
-                         STR_ARG(maker->spec.name), shape_print(said, a), shape_print(spec, b));
+                         STR_ARG(maker->spec->name), shape_print(said, a), shape_print(spec, b));
     }
     if (batch != 1 && (!batched || dims[0] != batch)) {
         return error_set(
             err, ST_BAD_CONFIG, "--batch %lld: the first dimension of input \"%.*s\" is %lld%s",
-            (long long)batch, STR_ARG(maker->spec.name), spec.rank > 0 ? (long long)dims[0] : 1,
+            (long long)batch, STR_ARG(maker->spec->name), spec.rank > 0 ? (long long)dims[0] : 1,
             batched ? " as --shape says" : "; the model takes no batches");
     }
     return ST_OK;
@@ -143,12 +141,12 @@ static enum status repeat_copy(const struct maker *maker, struct shape *shape, s
     if (times == 1 || (shape->rank > 0 && shape->dims[0] == (int64_t)times)) {
         return ST_OK;
     }
-    if (!is_open(maker->spec.shape, 0) || shape->dims[0] != 1) {
+    if (!is_open(maker->spec->shape, 0) || shape->dims[0] != 1) {
         return error_set(
             err, ST_BAD_CONFIG,
             "--batch %zu: input \"%.*s\" was given with a first dimension of %lld; give "
             "one element, or all",
-            times, STR_ARG(maker->spec.name), shape->rank > 0 ? (long long)shape->dims[0] : 1);
+            times, STR_ARG(maker->spec->name), shape->rank > 0 ? (long long)shape->dims[0] : 1);
     }
     int64_t *dims = arena_calloc(maker->arena, shape->rank, sizeof(*dims));
     char *all =
@@ -183,7 +181,7 @@ static enum status read_given(const struct maker *maker, const char *argument,
     struct infer_source source;
     struct tensor tensor;
     struct infer_known known = {
-        .has_shape = maker->has_shape, .shape = maker->shape, .spec = &maker->spec};
+        .has_shape = maker->has_shape, .shape = maker->shape, .spec = maker->spec};
     enum status status =
         infer_source_read(maker->arena, argument, INFER_MAX_INPUT_BYTES, &source, err);
     if (status == ST_OK) {
@@ -200,64 +198,58 @@ static enum status read_given(const struct maker *maker, const char *argument,
     return status;
 }
 
-static enum status make_input(const struct maker *maker, struct bench_random *random,
-                              sluice_tensor *out, struct error *err) {
-    struct bench_fill fill = {.zeros = maker->options->data == BENCH_DATA_ZEROS,
-                              .text_size = maker->options->text_size,
-                              .random = random};
-    const char *given = find(&maker->options->inputs, false, maker->spec.name);
-    enum datatype datatype = maker->spec.datatype;
-    struct shape shape;
-    struct str bytes;
-    enum status status;
-    if (given) {
-        status = read_given(maker, given, &datatype, &shape, &bytes, err);
-    } else {
-        status = choose_shape(maker, &shape, err);
-        if (status == ST_OK &&
-            bench_fill(maker->arena, &fill, datatype, shape, &bytes, err) != ST_OK) {
-            status = error_prefix(err, "input \"%.*s\"", STR_ARG(maker->spec.name));
-        }
+static enum status set_bytes(struct arena *arena, struct str bytes, struct tensor *out,
+                             struct error *err) {
+    struct piece *piece = arena_alloc(arena, sizeof(*piece));
+    if (!piece) {
+        return no_memory(err);
     }
-    if (status != ST_OK) {
-        return status;
-    }
-    *out = (sluice_tensor){.name = maker->spec.name.ptr,
-                           .datatype = (sluice_datatype)datatype,
-                           .dims = shape.dims,
-                           .rank = shape.rank,
-                           .data = bytes.ptr,
-                           .n_bytes = bytes.len};
+    *piece = (struct piece){bytes.ptr, bytes.len};
+    out->pieces = piece;
+    out->n_pieces = 1;
+    out->n_bytes = bytes.len;
     return ST_OK;
 }
 
-/* A maker for input `from`, its name copied: metadata lives only until the next call. */
-static enum status begin_input(struct maker *maker, const sluice_tensor_spec *from,
-                               struct error *err) {
-    struct str name = arena_dup(maker->arena, str_of(from->name));
-    int64_t *dims = arena_calloc(maker->arena, from->rank, sizeof(*dims));
-    if (!name.ptr || !dims) {
-        return no_memory(err);
+static enum status make_input(const struct maker *maker, struct bench_random *random,
+                              struct tensor *out, struct error *err) {
+    struct bench_fill fill = {.zeros = maker->options->data == BENCH_DATA_ZEROS,
+                              .text_size = maker->options->text_size,
+                              .random = random};
+    const char *given = find(&maker->options->inputs, false, maker->spec->name);
+    struct str bytes;
+    enum status status;
+    *out = (struct tensor){.name = maker->spec->name, .datatype = maker->spec->datatype};
+    if (given) {
+        status = read_given(maker, given, &out->datatype, &out->shape, &bytes, err);
+    } else {
+        status = choose_shape(maker, &out->shape, err);
+        if (status == ST_OK &&
+            bench_fill(maker->arena, &fill, out->datatype, out->shape, &bytes, err) != ST_OK) {
+            status = error_prefix(err, "input \"%.*s\"", STR_ARG(out->name));
+        }
     }
-    memcpy(dims, from->dims, from->rank * sizeof(*dims));
-    maker->spec = (struct tensor_spec){
-        .name = name, .datatype = (enum datatype)from->datatype, .shape = {dims, from->rank}};
-    const char *item = find(&maker->options->shapes, true, name);
+    return status == ST_OK ? set_bytes(maker->arena, bytes, out, err) : status;
+}
+
+/* What --shape says of the input. */
+static enum status read_shape(struct maker *maker, struct error *err) {
+    const char *item = find(&maker->options->shapes, true, maker->spec->name);
     struct str text;
     maker->has_shape = item != NULL;
     if (item) {
         (void)split(item, true, &text);
         if (infer_shape_parse(maker->arena, text, &maker->shape, err) != ST_OK) {
-            return error_prefix(err, "--shape %.*s", STR_ARG(name));
+            return error_prefix(err, "--shape %.*s", STR_ARG(maker->spec->name));
         }
     }
     return ST_OK;
 }
 
 enum status bench_inputs_make(struct arena *arena, const struct bench_options *options,
-                              const sluice_model_metadata *model, const sluice_tensor **out,
-                              size_t *n, struct error *err) {
-    sluice_tensor *made = arena_calloc(arena, model->n_inputs, sizeof(*made));
+                              const struct model_spec *model, const struct tensor **out,
+                              struct error *err) {
+    struct tensor *made = arena_calloc(arena, model->n_inputs, sizeof(*made));
     enum status status = made ? ST_OK : no_memory(err);
     if (status == ST_OK) {
         status = check_names(arena, "input", "NAME=SOURCE", &options->inputs, model, err);
@@ -267,13 +259,12 @@ enum status bench_inputs_make(struct arena *arena, const struct bench_options *o
     }
     for (size_t i = 0; i < model->n_inputs && status == ST_OK; i++) {
         struct bench_random random = {.state = options->seed + i};
-        struct maker maker = {.arena = arena, .options = options};
-        status = begin_input(&maker, &model->inputs[i], err);
+        struct maker maker = {.arena = arena, .options = options, .spec = &model->inputs[i]};
+        status = read_shape(&maker, err);
         if (status == ST_OK) {
             status = make_input(&maker, &random, &made[i], err);
         }
     }
     *out = made;
-    *n = model->n_inputs;
     return status;
 }

@@ -6,12 +6,12 @@
 #include "base/arena.h"
 #include "base/status.h"
 #include "cli/bench_settings.h"
-#include "sluice/client.h"
+#include "tensor/tensor.h"
 
 /* Makes a tensor for each input of the model, in its order. Returns: ST_BAD_CONFIG, ST_BAD_SHAPE
  * and others, naming the input and the flag. Owns: in `arena`. */
 enum status bench_inputs_make(struct arena *arena, const struct bench_options *options,
-                              const sluice_model_metadata *model, const sluice_tensor **out,
-                              size_t *n, struct error *err) __attribute__((warn_unused_result));
+                              const struct model_spec *model, const struct tensor **out,
+                              struct error *err) __attribute__((warn_unused_result));
 
 #endif

@@ -16,10 +16,11 @@
 
 static const int64_t image_dims[] = {-1, 2, 2}, text_dims[] = {-1, 1}, fixed_dims[] = {3},
                      free_dims[] = {-1, -1, 4};
-static const sluice_tensor_spec specs[] = {{"image", SLUICE_FP32, image_dims, 3},
-                                           {"text", SLUICE_BYTES, text_dims, 2},
-                                           {"fixed", SLUICE_INT64, fixed_dims, 1},
-                                           {"free", SLUICE_UINT8, free_dims, 3}};
+static const struct tensor_spec specs[] = {
+    {.name = {"image", 5}, .datatype = DT_FP32, .shape = {image_dims, 3}},
+    {.name = {"text", 4}, .datatype = DT_BYTES, .shape = {text_dims, 2}},
+    {.name = {"fixed", 5}, .datatype = DT_INT64, .shape = {fixed_dims, 1}},
+    {.name = {"free", 4}, .datatype = DT_UINT8, .shape = {free_dims, 3}}};
 
 /* "image FP32 [1,2,2] 16; …" of the inputs that the arguments make for a model of the specs
  * first to last. */
@@ -28,22 +29,20 @@ static enum status make(struct arena *arena, const char *line, size_t first, siz
     char bench[] = "bench";
     char *argv[32] = {bench};
     int argc = 1;
-    const sluice_tensor *inputs;
-    size_t n;
+    const struct tensor *inputs;
     struct str rest = str_of(line);
     struct bench_settings *settings = arena_calloc(arena, 1, sizeof(*settings));
     while (rest.ptr) {
         argv[argc++] = (char *)(uintptr_t)arena_dup(arena, str_cut(&rest, '|')).ptr;
     }
     assert_int_equal(bench_settings_read(argc, argv, arena, settings), -1);
-    sluice_model_metadata model = {
-        .name = "m", .inputs = specs + first, .n_inputs = last - first + 1};
-    enum status status = bench_inputs_make(arena, &settings->options, &model, &inputs, &n, err);
-    for (size_t i = 0; i < n && status == ST_OK; i++) {
+    struct model_spec model = {
+        .name = STR("m"), .inputs = specs + first, .n_inputs = last - first + 1};
+    enum status status = bench_inputs_make(arena, &settings->options, &model, &inputs, err);
+    for (size_t i = 0; i < model.n_inputs && status == ST_OK; i++) {
         char shape[SHAPE_TEXT_BYTES];
-        buf_printf(out, "%s%s %s %s %zu", i > 0 ? "; " : "", inputs[i].name,
-                   datatype_name((enum datatype)inputs[i].datatype),
-                   shape_print((struct shape){inputs[i].dims, inputs[i].rank}, shape),
+        buf_printf(out, "%s%.*s %s %s %zu", i > 0 ? "; " : "", STR_ARG(inputs[i].name),
+                   datatype_name(inputs[i].datatype), shape_print(inputs[i].shape, shape),
                    inputs[i].n_bytes);
     }
     return status;

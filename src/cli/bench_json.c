@@ -195,22 +195,23 @@ static void print_step(struct buf *out, const struct bench_result *result,
 
 static void print_inputs(struct buf *out, const struct bench_call *call) {
     buf_add_char(out, '[');
-    for (size_t i = 0; i < call->infer.n_inputs; i++) {
-        const sluice_tensor *input = &call->infer.inputs[i];
+    for (size_t i = 0; i < call->n_inputs; i++) {
+        const struct tensor *input = &call->inputs[i];
         new_line(out, 6);
         buf_add_char(out, '{');
-        add_text(out, 8, "name", input->name);
-        add_text(out, 8, "datatype", datatype_name((enum datatype)input->datatype));
+        key(out, 8, "name");
+        add_string(out, input->name);
+        add_text(out, 8, "datatype", datatype_name(input->datatype));
         key(out, 8, "shape");
         buf_add_char(out, '[');
-        for (size_t k = 0; k < input->rank; k++) {
-            buf_printf(out, "%s%" PRId64, k > 0 ? "," : "", input->dims[k]);
+        for (size_t k = 0; k < input->shape.rank; k++) {
+            buf_printf(out, "%s%" PRId64, k > 0 ? "," : "", input->shape.dims[k]);
         }
         buf_add_char(out, ']');
         add_count(out, 8, "bytes", input->n_bytes);
         end(out, 6, '}');
     }
-    if (call->infer.n_inputs > 0) {
+    if (call->n_inputs > 0) {
         end(out, 4, ']');
     } else {
         buf_add_char(out, ']');
@@ -220,11 +221,11 @@ static void print_inputs(struct buf *out, const struct bench_call *call) {
 static void print_request(struct buf *out, const struct bench_result *result) {
     static const char *const forms[] = {"binary", "json", "raw"};
     const struct bench_call *call = result->call;
-    bool tensors = call->infer.n_inputs > 0;
     buf_add_char(out, '{');
     add_text(out, 4, "kind", call->ping ? "ping" : "infer");
     add_text(out, 4, "protocol", call->protocol->name);
-    add_text(out, 4, "form", tensors ? forms[result->settings->options.form] : NULL);
+    add_text(out, 4, "form",
+             call->ping || result->settings->mip ? NULL : forms[result->settings->options.form]);
     add_count(out, 4, "batch", call->batch);
     add_count(out, 4, "bytes", call->n_bytes);
     key(out, 4, "inputs");

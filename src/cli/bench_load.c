@@ -131,7 +131,7 @@ static void become_resting(struct bench_load *load, struct conn *conn, uint64_t 
 
 /* Asks to be woken once, for what the connection waits for. */
 static void arm(struct bench_load *load, struct conn *conn) {
-    sluice_client_waiting waiting = {.size = sizeof(waiting)};
+    struct client_waiting waiting;
     load->step->call->protocol->wait(conn->connection, &waiting);
     uint64_t now = clock_now_ns();
     conn->due_ns = waiting.timeout_ns < UINT64_MAX - now ? now + waiting.timeout_ns : UINT64_MAX;
@@ -156,6 +156,13 @@ static void arm(struct bench_load *load, struct conn *conn) {
     }
 }
 
+/* Its text is not cleared: who fails fills it. */
+static void failed_init(struct bench_failed *failed) {
+    failed->err.text[0] = '\0';
+    failed->http_status = 0;
+    failed->mip_error = -1;
+}
+
 static void succeed(struct bench_load *load, struct conn *conn, uint64_t now, uint64_t n_bytes) {
     struct bench_step_state *step = load->step;
     struct bench_stats *stats = &load->stats;
@@ -169,26 +176,27 @@ static void succeed(struct bench_load *load, struct conn *conn, uint64_t now, ui
     }
 }
 
-/* The request is over, well or badly. */
-static void end_request(struct bench_load *load, struct conn *conn, sluice_client_status status,
-                        sluice_client_error *error) {
+/* The request is over: `status` says how the exchange went, not yet what the server answered. */
+static void end_request(struct bench_load *load, struct conn *conn, enum status status,
+                        struct bench_failed *failed) {
     const struct bench_call *call = load->step->call;
     uint64_t now = clock_now_ns(), n_bytes = 0;
     load->n_busy--;
     load->stats.last_ns = now;
-    if (status == SLUICE_CLIENT_OK) {
-        status = call->protocol->take(conn->connection, call, &n_bytes, error);
+    if (status == ST_OK) {
+        status = call->protocol->take(conn->connection, call, false, &n_bytes, failed);
     }
     if (load->step->reconnect) {
         drop_connection(load, conn);
     }
-    if (status == SLUICE_CLIENT_OK) {
+    if (status == ST_OK) {
         succeed(load, conn, now, n_bytes);
         become_free(load, conn, now);
         return;
     }
-    bench_stats_failure(&load->stats, error, conn->measured);
-    if (status == SLUICE_CLIENT_REFUSED || status == SLUICE_CLIENT_TIMEOUT) {
+    failed->err.status = status;
+    bench_stats_failure(&load->stats, failed, conn->measured);
+    if (status == ST_REFUSED || status == ST_DEADLINE_EXCEEDED) {
         become_free(load, conn, now);
     } else {
         become_resting(load, conn, now);
@@ -197,12 +205,14 @@ static void end_request(struct bench_load *load, struct conn *conn, sluice_clien
 
 /* Goes on as far as possible without waiting. */
 static void advance(struct bench_load *load, struct conn *conn) {
-    sluice_client_error error = {.mip_error = -1};
-    sluice_client_status status = load->step->call->protocol->step(conn->connection, &error);
-    if (status == SLUICE_CLIENT_AGAIN) {
+    struct bench_failed failed;
+    bool done = false;
+    failed_init(&failed);
+    enum status status = load->step->call->protocol->step(conn->connection, &done, &failed.err);
+    if (status == ST_OK && !done) {
         arm(load, conn);
     } else {
-        end_request(load, conn, status, &error);
+        end_request(load, conn, status, &failed);
     }
 }
 
@@ -210,8 +220,9 @@ static void advance(struct bench_load *load, struct conn *conn) {
 static void begin_request(struct bench_load *load, uint64_t begun_ns) {
     const struct bench_call *call = load->step->call;
     struct conn *conn = load->free;
-    sluice_client_error error = {.mip_error = -1};
-    sluice_client_status status = SLUICE_CLIENT_OK;
+    struct bench_failed failed;
+    enum status status = ST_OK;
+    failed_init(&failed);
     load->free = conn->next_free;
     load->n_busy++;
     conn->state = CONN_BUSY;
@@ -219,15 +230,15 @@ static void begin_request(struct bench_load *load, uint64_t begun_ns) {
     conn->measured = begun_ns >= load->step->from_ns;
     if (!conn->connection) {
         conn->fd = -1;
-        status = call->protocol->open(call, &conn->connection, &error);
+        status = call->protocol->open(call, &conn->connection, &failed.err);
     }
-    if (status == SLUICE_CLIENT_OK) {
-        status = call->protocol->start(conn->connection, call, &error);
+    if (status == ST_OK) {
+        status = call->protocol->start(conn->connection, call, &failed.err);
     }
-    if (status == SLUICE_CLIENT_OK || status == SLUICE_CLIENT_AGAIN) {
+    if (status == ST_OK) {
         advance(load, conn);
     } else {
-        end_request(load, conn, status, &error);
+        end_request(load, conn, status, &failed);
     }
 }
 

@@ -6,7 +6,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -23,7 +22,7 @@ static struct {
     bool never;     /* it does not answer */
     bool by_time;   /* it has no descriptor to wait for */
     int fail_every; /* this one of so many requests fails; 0: none */
-    sluice_client_status failure;
+    enum status failure;
     unsigned n_open, n_most_open, n_opened, n_begun;
 } server;
 
@@ -33,10 +32,9 @@ struct connection {
     bool fails;
 };
 
-static sluice_client_status fake_open(const struct bench_call *call, void **out,
-                                      sluice_client_error *error) {
+static enum status fake_open(const struct bench_call *call, void **out, struct error *err) {
     (void)call;
-    (void)error;
+    (void)err;
     struct connection *connection = calloc(1, sizeof(*connection));
     assert_non_null(connection);
     connection->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -45,7 +43,7 @@ static sluice_client_status fake_open(const struct bench_call *call, void **out,
     server.n_open++;
     server.n_most_open = server.n_open > server.n_most_open ? server.n_open : server.n_most_open;
     *out = connection;
-    return SLUICE_CLIENT_OK;
+    return ST_OK;
 }
 
 static void fake_close(void *cookie) {
@@ -55,52 +53,58 @@ static void fake_close(void *cookie) {
     server.n_open--;
 }
 
-static sluice_client_status fake_start(void *cookie, const struct bench_call *call,
-                                       sluice_client_error *error) {
+static enum status fake_start(void *cookie, const struct bench_call *call, struct error *err) {
     struct connection *connection = cookie;
     (void)call;
-    (void)error;
+    (void)err;
     server.n_begun++;
     connection->steps_left = server.steps;
     connection->fails = server.fail_every > 0 && server.n_begun % (unsigned)server.fail_every == 0;
     (void)eventfd_write(connection->fd, 1); /* from now on it can be read */
-    return SLUICE_CLIENT_OK;
+    return ST_OK;
 }
 
-static sluice_client_status fake_step(void *cookie, sluice_client_error *error) {
+/* What the server refuses is seen when its answer is taken, other failures when it is stepped. */
+static enum status fail_as_told(struct error *err) {
+    return error_set(err, server.failure, "as told");
+}
+
+static enum status fake_step(void *cookie, bool *done, struct error *err) {
     struct connection *connection = cookie;
     eventfd_t value;
+    *done = false;
     if (server.never || connection->steps_left-- > 0) {
         if (server.never) {
             (void)eventfd_read(connection->fd, &value);
         }
-        return SLUICE_CLIENT_AGAIN;
+        return ST_OK;
     }
     (void)eventfd_read(connection->fd, &value);
-    if (connection->fails) {
-        error->status = server.failure;
-        error->http_status = server.failure == SLUICE_CLIENT_REFUSED ? 503 : 0;
-        snprintf(error->text, sizeof(error->text), "as told");
-        return server.failure;
+    if (connection->fails && server.failure != ST_REFUSED) {
+        return fail_as_told(err);
     }
-    return SLUICE_CLIENT_OK;
+    *done = true;
+    return ST_OK;
 }
 
-static void fake_wait(const void *cookie, sluice_client_waiting *waiting) {
+static void fake_wait(const void *cookie, struct client_waiting *waiting) {
     const struct connection *connection = cookie;
-    waiting->fd = server.by_time ? -1 : connection->fd;
-    waiting->read = 1;
-    waiting->write = 0;
-    waiting->timeout_ns = server.by_time ? 0 : UINT64_MAX;
+    *waiting = (struct client_waiting){.fd = server.by_time ? -1 : connection->fd,
+                                       .read = true,
+                                       .timeout_ns = server.by_time ? 0 : UINT64_MAX};
 }
 
-static sluice_client_status fake_take(void *cookie, const struct bench_call *call,
-                                      uint64_t *n_bytes, sluice_client_error *error) {
-    (void)cookie;
+static enum status fake_take(void *cookie, const struct bench_call *call, bool whole,
+                             uint64_t *n_bytes, struct bench_failed *failed) {
+    const struct connection *connection = cookie;
     (void)call;
-    (void)error;
+    assert_false(whole);
     *n_bytes = 30;
-    return SLUICE_CLIENT_OK;
+    if (connection->fails) {
+        failed->http_status = 503;
+        return fail_as_told(&failed->err);
+    }
+    return ST_OK;
 }
 
 static const struct bench_protocol fake = {.name = "fake",
@@ -130,7 +134,7 @@ static int set_up(void **state) {
     bed->step.until_ns = UINT64_MAX;
     bed->step.give_up_ns = UINT64_MAX;
     bed->options = (struct bench_load_options){.n_connections = 3, .start_ns = now};
-    server = (__typeof__(server)){.steps = 1, .failure = SLUICE_CLIENT_REFUSED};
+    server = (__typeof__(server)){.steps = 1, .failure = ST_REFUSED};
     *state = bed;
     return 0;
 }
@@ -218,7 +222,7 @@ static void refusals_are_counted_and_not_waited_for(void **state) {
 static void failed_connections_rest(void **state) {
     struct bed *bed = *state;
     server.fail_every = 1;
-    server.failure = SLUICE_CLIENT_UNREACHABLE;
+    server.failure = ST_IO;
     bed->step.until_ns = clock_now_ns() + 250 * MS;
     const struct bench_stats *stats = run(bed);
     assert_true(stats->n_failed >= 3 && stats->n_failed <= 9);

@@ -24,7 +24,7 @@ void bench_request_print(struct buf *out, const struct bench_result *result) {
         buf_printf(out, ", %s", forms[result->settings->options.form]);
     }
     buf_printf(out, ", batch %" PRIu64, call->batch);
-    buf_printf(out, ", %s bytes of input", bench_text_count(call->n_bytes, text));
+    buf_printf(out, ", %s bytes a request", bench_text_count(call->n_bytes, text));
 }
 
 void bench_load_print(struct buf *out, const struct bench_result *result) {

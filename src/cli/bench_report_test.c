@@ -44,8 +44,8 @@ static struct bench_fixture *sweep(void) {
     fixture_add(fixture, 1000, 2);
     fixture_add(fixture, 3000, 2);
     struct bench_step_result *last = fixture_add(fixture, 2990, 9);
-    fixture_fail(last, SLUICE_CLIENT_REFUSED, 503, "queue <full> & \"closed\"", 1200);
-    fixture_fail(last, SLUICE_CLIENT_TIMEOUT, 0, "timed out", 1);
+    fixture_fail(last, ST_REFUSED, 503, "queue <full> & \"closed\"", 1200);
+    fixture_fail(last, ST_DEADLINE_EXCEEDED, 0, "timed out", 1);
     return fixture;
 }
 
@@ -65,9 +65,10 @@ static void table(void **state) {
     (void)state;
     struct bench_fixture *fixture = sweep();
     struct str text = print(fixture, bench_report_print);
-    assert_says(text, "http://h:1 digits\n  KServe v2 over HTTP, binary, batch 2, 6,272 bytes of "
-                      "input\n  5 s a step after 1 s of warm-up\n  first request, with connecting: "
-                      "2.5 ms\n\n");
+    assert_says(text,
+                "http://h:1 digits\n  KServe v2 over HTTP, binary, batch 2, 6,500 bytes a "
+                "request\n  5 s a step after 1 s of warm-up\n  first request, with connecting: "
+                "2.5 ms\n\n");
     assert_says(text, "  concurrency  requests/s  infer/s  p50 ms    p90    p95    p99  p99.9    "
                       "max  errors  MB/s\n"
                       "            1         500    1,000   1.001  1.798  1.896  1.978  1.995  "

@@ -37,7 +37,7 @@ struct bench_result {
 
 /* Answers a second while the step was measured, failures left out. */
 double bench_rate(const struct bench_step_result *step);
-/* Bytes of inputs and outputs a second, there and back. */
+/* Bytes of bodies or payloads a second, there and back. */
 double bench_byte_rate(const struct bench_step_result *step);
 /* How busy the generator's threads were, 0 to 1. */
 double bench_busy(const struct bench_step_result *step);

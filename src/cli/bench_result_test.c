@@ -80,7 +80,7 @@ static void success(void **state) {
     assert_false(bench_all_succeeded(&fixture->result));
     fixture_add(fixture, 10, 1);
     assert_true(bench_all_succeeded(&fixture->result));
-    fixture_fail(fixture_add(fixture, 10, 1), SLUICE_CLIENT_REFUSED, 503, "no", 1);
+    fixture_fail(fixture_add(fixture, 10, 1), ST_REFUSED, 503, "no", 1);
     assert_false(bench_all_succeeded(&fixture->result));
     assert_int_equal(bench_n_requests(fixture->result.steps[2]), 11);
     fixture_free(fixture);

@@ -4,13 +4,14 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "wire/mip_packet.h"
 
 void bench_stats_success(struct bench_stats *stats, uint64_t latency_ns) {
     bench_histogram_add(&stats->latency, latency_ns);
 }
 
 /* Failures with the same codes are of one reason, whatever their words. */
-static struct bench_failure *find(struct bench_stats *stats, sluice_client_status status,
+static struct bench_failure *find(struct bench_stats *stats, enum status status,
                                   int32_t http_status, int32_t mip_error) {
     for (size_t i = 0; i < stats->n_failures; i++) {
         struct bench_failure *failure = &stats->failures[i];
@@ -36,20 +37,21 @@ static void count(struct bench_stats *stats, const struct bench_failure *row) {
     failure->count += row->count;
 }
 
-void bench_stats_failure(struct bench_stats *stats, const sluice_client_error *error,
+void bench_stats_failure(struct bench_stats *stats, const struct bench_failed *failed,
                          bool measured) {
     bench_count(&stats->n_refused, 1);
     if (!measured) {
         return;
     }
-    struct bench_failure row = {.status = error->status,
-                                .http_status = error->http_status,
-                                .mip_error = error->mip_error,
+    const char *text = failed->err.text;
+    struct bench_failure row = {.status = failed->err.status,
+                                .http_status = failed->http_status,
+                                .mip_error = failed->mip_error,
                                 .count = 1};
     stats->n_failed++;
     if (find(stats, row.status, row.http_status, row.mip_error) == NULL) {
-        size_t n = utf8_valid_prefix(error->text, strnlen(error->text, sizeof(row.first) - 1));
-        memcpy(row.first, error->text, n); /* no half character at its end */
+        size_t n = utf8_valid_prefix(text, strnlen(text, sizeof(row.first) - 1));
+        memcpy(row.first, text, n); /* no half character at its end */
     }
     count(stats, &row);
 }
@@ -72,29 +74,20 @@ void bench_stats_merge(struct bench_stats *into, const struct bench_stats *from)
 }
 
 void bench_failure_print(struct buf *out, const struct bench_failure *failure) {
-    static const char *const mip[] = {
-        [SLUICE_MIP_PROTOCOL] = "PROTOCOL", [SLUICE_MIP_SUBTYPE] = "SUBTYPE",
-        [SLUICE_MIP_METHOD] = "METHOD",     [SLUICE_MIP_MEMORY] = "MEMORY",
-        [SLUICE_MIP_SHAPE] = "SHAPE",       [SLUICE_MIP_INTERNAL] = "INTERNAL"};
     static const struct {
-        sluice_client_status status;
+        enum status status;
         const char *text;
     } rows[] = {
-        {SLUICE_CLIENT_INVALID, "could not be sent"},
-        {SLUICE_CLIENT_UNREACHABLE, "connection failed"},
-        {SLUICE_CLIENT_TIMEOUT, "timeout"},
-        {SLUICE_CLIENT_BROKEN, "broken answer"},
-        {SLUICE_CLIENT_REFUSED, "refused"},
-        {SLUICE_CLIENT_NO_MEMORY, "no memory"},
-        {SLUICE_CLIENT_NO_ROOM, "no room"},
+        {ST_IO, "connection failed"},
+        {ST_DEADLINE_EXCEEDED, "timeout"},
+        {ST_BAD_ANSWER, "broken answer"},
     };
-    if (failure->status == SLUICE_CLIENT_REFUSED && failure->http_status > 0) {
+    if (failure->status == ST_REFUSED && failure->http_status > 0) {
         buf_printf(out, "HTTP %d", (int)failure->http_status);
         return;
     }
-    if (failure->status == SLUICE_CLIENT_REFUSED && failure->mip_error >= 0 &&
-        (size_t)failure->mip_error < sizeof(mip) / sizeof(*mip)) {
-        buf_printf(out, "MIP %s", mip[failure->mip_error]);
+    if (failure->status == ST_REFUSED && failure->mip_error >= 0) {
+        buf_printf(out, "MIP %s", mip_error_name((unsigned)failure->mip_error));
         return;
     }
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
@@ -103,5 +96,5 @@ void bench_failure_print(struct buf *out, const struct bench_failure *failure) {
             return;
         }
     }
-    buf_printf(out, "status %d", (int)failure->status);
+    buf_add_str(out, str_of(status_text(failure->status)));
 }

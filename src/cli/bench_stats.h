@@ -10,14 +10,14 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "cli/bench_call.h"
 #include "cli/bench_histogram.h"
-#include "sluice/client.h"
 
 enum { BENCH_FAILURE_KINDS = 16, BENCH_FAILURE_TEXT_BYTES = 256 };
 
 /* Requests that failed for one reason. */
 struct bench_failure {
-    sluice_client_status status;
+    enum status status;
     int32_t http_status; /* 0: none came */
     int32_t mip_error;   /* -1: none came */
     uint64_t count;
@@ -34,7 +34,7 @@ struct bench_stats {
     uint64_t n_unsent;              /* open loop: due, and never begun */
     uint64_t n_abandoned;           /* begun, and given up when the run was ended early */
     uint64_t n_in_window;           /* answers (no failures) */
-    uint64_t n_bytes_in_window;     /* of their inputs and outputs */
+    uint64_t n_bytes_in_window;     /* of the bodies or payloads, there and back */
     uint64_t cpu_ns;                /* what the thread used up while measuring */
     uint64_t last_ns;               /* when the last request was done */
     _Atomic uint64_t n_answered;    /* live: successes, and failures, warm-up included */
@@ -46,7 +46,7 @@ struct bench_stats {
 /* A measured request succeeded. */
 void bench_stats_success(struct bench_stats *stats, uint64_t latency_ns);
 /* A request failed. Only measured ones count among the failures. */
-void bench_stats_failure(struct bench_stats *stats, const sluice_client_error *error,
+void bench_stats_failure(struct bench_stats *stats, const struct bench_failed *failed,
                          bool measured);
 /* Adds what another thread counted, which is at rest. `last_ns` becomes the latest. */
 void bench_stats_merge(struct bench_stats *into, const struct bench_stats *from);

@@ -5,7 +5,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,11 +16,11 @@ static struct bench_stats *fresh(void) {
     return stats;
 }
 
-static void fail_with(struct bench_stats *stats, sluice_client_status status, int32_t http,
-                      int32_t mip, const char *text) {
-    sluice_client_error error = {.status = status, .http_status = http, .mip_error = mip};
-    snprintf(error.text, sizeof(error.text), "%s", text);
-    bench_stats_failure(stats, &error, true);
+static void fail_with(struct bench_stats *stats, enum status status, int32_t http, int32_t mip,
+                      const char *text) {
+    struct bench_failed failed = {.http_status = http, .mip_error = mip};
+    error_set(&failed.err, status, "%s", text);
+    bench_stats_failure(stats, &failed, true);
 }
 
 static void reasons(void **state) {
@@ -30,14 +29,14 @@ static void reasons(void **state) {
         struct bench_failure failure;
         const char *text;
     } rows[] = {
-        {{SLUICE_CLIENT_REFUSED, 503, -1, 1, ""}, "HTTP 503"},
-        {{SLUICE_CLIENT_REFUSED, 0, SLUICE_MIP_SHAPE, 1, ""}, "MIP SHAPE"},
-        {{SLUICE_CLIENT_REFUSED, 0, SLUICE_MIP_PROTOCOL, 1, ""}, "MIP PROTOCOL"},
-        {{SLUICE_CLIENT_REFUSED, 0, 99, 1, ""}, "refused"},
-        {{SLUICE_CLIENT_TIMEOUT, 0, -1, 1, ""}, "timeout"},
-        {{SLUICE_CLIENT_UNREACHABLE, 0, -1, 1, ""}, "connection failed"},
-        {{SLUICE_CLIENT_BROKEN, 0, -1, 1, ""}, "broken answer"},
-        {{(sluice_client_status)77, 0, -1, 1, ""}, "status 77"},
+        {{ST_REFUSED, 503, -1, 1, ""}, "HTTP 503"},
+        {{ST_REFUSED, 0, 4, 1, ""}, "MIP SHAPE"},
+        {{ST_REFUSED, 0, 0, 1, ""}, "MIP PROTOCOL"},
+        {{ST_REFUSED, 0, 99, 1, ""}, "MIP unknown"},
+        {{ST_DEADLINE_EXCEEDED, 0, -1, 1, ""}, "timeout"},
+        {{ST_IO, 0, -1, 1, ""}, "connection failed"},
+        {{ST_BAD_ANSWER, 0, -1, 1, ""}, "broken answer"},
+        {{ST_NO_MEMORY, 0, -1, 1, ""}, "out of memory"},
     };
     struct arena *arena = arena_new(NULL, 0);
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
@@ -52,11 +51,11 @@ static void reasons(void **state) {
 static void the_first_message_of_each_reason_is_kept(void **state) {
     (void)state;
     struct bench_stats *stats = fresh(), *other = fresh();
-    fail_with(stats, SLUICE_CLIENT_REFUSED, 503, -1, "queue full");
-    fail_with(stats, SLUICE_CLIENT_REFUSED, 503, -1, "queue still full");
-    fail_with(stats, SLUICE_CLIENT_REFUSED, 400, -1, "bad shape");
-    fail_with(other, SLUICE_CLIENT_TIMEOUT, 0, -1, "late");
-    fail_with(other, SLUICE_CLIENT_REFUSED, 503, -1, "other words");
+    fail_with(stats, ST_REFUSED, 503, -1, "queue full");
+    fail_with(stats, ST_REFUSED, 503, -1, "queue still full");
+    fail_with(stats, ST_REFUSED, 400, -1, "bad shape");
+    fail_with(other, ST_DEADLINE_EXCEEDED, 0, -1, "late");
+    fail_with(other, ST_REFUSED, 503, -1, "other words");
     bench_stats_success(other, 1000);
     other->last_ns = 7;
     bench_stats_merge(stats, other);
@@ -77,8 +76,8 @@ static void the_first_message_of_each_reason_is_kept(void **state) {
 static void failures_of_the_warm_up(void **state) {
     (void)state;
     struct bench_stats *stats = fresh();
-    sluice_client_error error = {.status = SLUICE_CLIENT_TIMEOUT, .mip_error = -1};
-    bench_stats_failure(stats, &error, false);
+    struct bench_failed failed = {.err = {.status = ST_DEADLINE_EXCEEDED}, .mip_error = -1};
+    bench_stats_failure(stats, &failed, false);
     assert_int_equal(stats->n_failed, 0);
     assert_int_equal(stats->n_failures, 0);
     assert_int_equal(bench_counted(&stats->n_refused), 1);
@@ -89,7 +88,7 @@ static void more_reasons_than_there_is_room_for(void **state) {
     (void)state;
     struct bench_stats *stats = fresh();
     for (int32_t i = 0; i < 2 * BENCH_FAILURE_KINDS; i++) {
-        fail_with(stats, SLUICE_CLIENT_REFUSED, 400 + i, -1, "no");
+        fail_with(stats, ST_REFUSED, 400 + i, -1, "no");
     }
     uint64_t n = 0;
     assert_int_equal(stats->n_failures, BENCH_FAILURE_KINDS);
@@ -108,7 +107,7 @@ static void long_messages(void **state) {
     while (strlen(text) + 3 < sizeof(text)) {
         strcat(text, "ü");
     }
-    fail_with(stats, SLUICE_CLIENT_REFUSED, 500, -1, text);
+    fail_with(stats, ST_REFUSED, 500, -1, text);
     size_t n = strlen(stats->failures[0].first);
     assert_true(n == BENCH_FAILURE_TEXT_BYTES - 1 && n % 2 == 1);
     assert_memory_equal(stats->failures[0].first, text, n);
