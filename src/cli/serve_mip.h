@@ -1,5 +1,5 @@
-/* The MIP side of the running server: its listeners, each with the model it serves, and the decoding
- * of pictures. Nothing of it exists where no --mip is given. */
+/* The MIP side of the running server: its listeners, each with the model it serves, and the
+ * decoding of pictures. Nothing of it exists where no --mip is given. */
 #ifndef SLUICE_CLI_SERVE_MIP_H
 #define SLUICE_CLI_SERVE_MIP_H
 

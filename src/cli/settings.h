@@ -28,8 +28,8 @@ struct serve_settings {
 int serve_settings_read(int argc, char **argv, struct arena *arena, struct serve_settings *out);
 
 /* Where the backends (the parts) are that belong to the program at `exe` ("/usr/bin/sluice"):
- * `backends` (`parts`) beside it, in the build folder, else where `make install` puts them. Returns:
- * NULL when out of memory. */
+ * `backends` (`parts`) beside it, in the build folder, else where `make install` puts them.
+ * Returns: NULL when out of memory. */
 const char *backend_dir_of(const char *exe, struct arena *arena);
 const char *parts_dir_of(const char *exe, struct arena *arena);
 

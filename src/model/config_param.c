@@ -1,6 +1,6 @@
-/* The parameters of a model: from config.pbtxt, and from the server's own settings, which win. Those
- * that begin with "sluice." are read here; the rest is kept for the backend, and for a front end
- * where the prefix is its own. */
+/* The parameters of a model: from config.pbtxt, and from the server's own settings, which win.
+ * Those that begin with "sluice." are read here; the rest is kept for the backend, and for a front
+ * end where the prefix is its own. */
 #include "model/config_read.h"
 
 static const char own_prefix[] = "sluice.";

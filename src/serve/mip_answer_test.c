@@ -167,8 +167,8 @@ static void json_packet(void **state) {
     arena_free(answer.arena);
 }
 
-/* One element of BYTES leaves as TEXT: a short one is copied, a long one stays where it is unless it
- * will be gone. */
+/* One element of BYTES leaves as TEXT: a short one is copied, a long one stays where it is unless
+ * it will be gone. */
 static void texts(void **state) {
     (void)state;
     enum { LONG = MIP_VIEW_BYTES };

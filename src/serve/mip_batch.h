@@ -42,8 +42,8 @@ struct mip_batch {
 };
 
 void mip_batch_start(struct mip_batch *batch);
-/* Nobody waits any more: ends with ST_CANCELLED as soon as everything is back. Nothing happens after
- * `done`. */
+/* Nobody waits any more: ends with ST_CANCELLED as soon as everything is back. Nothing happens
+ * after `done`. */
 void mip_batch_cancel(struct mip_batch *batch);
 /* After `done`, exactly once: the answer was sent, or will not be. */
 void mip_batch_release(struct mip_batch *batch);

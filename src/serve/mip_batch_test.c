@@ -1,5 +1,5 @@
-/* A packet's batch through a model, without a socket: how it is cut into calls, that what comes back
- * is in order, and that nothing is left behind whatever fails. */
+/* A packet's batch through a model, without a socket: how it is cut into calls, that what comes
+ * back is in order, and that nothing is left behind whatever fails. */
 #include "serve/mip_batch.h"
 
 #include <setjmp.h>

@@ -73,8 +73,8 @@ struct mip_part {
     size_t n_written;
 };
 
-/* Begins a part with the element `first`, of at most `capacity` elements and (about) `memory_bytes`.
- * `part` is MIP_PART_FREE, which all zeroes are. Returns: ST_NO_MEMORY. */
+/* Begins a part with the element `first`, of at most `capacity` elements and (about)
+ * `memory_bytes`. `part` is MIP_PART_FREE, which all zeroes are. Returns: ST_NO_MEMORY. */
 enum status mip_part_begin(struct mip_part *part, struct mip_source *source, size_t first,
                            size_t capacity, size_t memory_bytes, struct error *err)
     __attribute__((warn_unused_result));
@@ -91,8 +91,8 @@ bool mip_part_is_ready(const struct mip_part *part);
  * closed. */
 enum status mip_part_submit(struct mip_part *part, struct error *err)
     __attribute__((warn_unused_result));
-/* Appends the outputs of the next element to the answer; `more`: there are further ones. `may_view`:
- * the part ends after the answer is sent. Returns: ST_BAD_OUTPUT, ST_NO_MEMORY. */
+/* Appends the outputs of the next element to the answer; `more`: there are further ones.
+ * `may_view`: the part ends after the answer is sent. Returns: ST_BAD_OUTPUT, ST_NO_MEMORY. */
 enum status mip_part_write(struct mip_part *part, struct mip_answer_writer *writer, bool may_view,
                            bool *more, struct error *err) __attribute__((warn_unused_result));
 

@@ -1,6 +1,6 @@
 /* What happens between the items of MIP and the tensors of a model: made of the model's
- * specification and its settings (mip_settings.h) when the model is opened, so that what can't be is
- * said then. It never changes afterwards, and all packets share it. */
+ * specification and its settings (mip_settings.h) when the model is opened, so that what can't be
+ * is said then. It never changes afterwards, and all packets share it. */
 #ifndef SLUICE_SERVE_MIP_PLAN_H
 #define SLUICE_SERVE_MIP_PLAN_H
 

@@ -1,5 +1,5 @@
-/* Cutting an output into rows. Its bytes fit its shape: model/answer.c has seen to that, the framing
- * of BYTES included. */
+/* Cutting an output into rows. Its bytes fit its shape: model/answer.c has seen to that, the
+ * framing of BYTES included. */
 #include "serve/mip_rows.h"
 
 #include <assert.h>

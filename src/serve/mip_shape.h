@@ -6,10 +6,10 @@
 #include "serve/mip_settings.h"
 #include "tensor/shape.h"
 
-/* Makes a picture's plan for an input of `datatype` (any but BYTES) whose elements of the batch have
- * the shape `dims` (-1: any size). `out_dims` (room for dims.rank) gets the shape that a picture
- * has then, without -1. What is taken: [H,W]; [C,H,W] and [H,W,C], C being 1 or 3; all of them with
- * dimensions of 1 or -1 in front.
+/* Makes a picture's plan for an input of `datatype` (any but BYTES) whose elements of the batch
+ * have the shape `dims` (-1: any size). `out_dims` (room for dims.rank) gets the shape that a
+ * picture has then, without -1. What is taken: [H,W]; [C,H,W] and [H,W,C], C being 1 or 3; all of
+ * them with dimensions of 1 or -1 in front.
  * Returns: ST_UNSUPPORTED with one sentence that says why not. */
 enum status mip_shape_plan(enum datatype datatype, struct shape dims,
                            const struct mip_settings *settings, struct picture_plan *out,
