@@ -1,10 +1,11 @@
 /* A request's memory and its end. It ends once, and its memory stays until the turn of the loop is
  * over: the handler that has just replied may still look at it. */
+#include "net/call.h"
+
 #include <assert.h>
 
 #include "base/metric.h"
 #include "loop/clock.h"
-#include "net/server.h"
 
 struct net_call *net_call_new(struct net_conn *conn, size_t n_bytes) {
     struct net_shard *shard = conn->shard;

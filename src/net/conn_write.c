@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/metric.h"
-#include "net/server.h"
+#include "net/call.h"
 
 enum { MAX_TRIES = 8 }; /* at once; then other connections have their turn */
 

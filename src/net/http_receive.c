@@ -2,8 +2,6 @@
  * nobody wants is dropped where that keeps the connection. It refuses to look into a body. */
 #include "net/http_conn.h"
 
-#include <assert.h>
-
 #include "loop/clock.h"
 
 /* ---- heads ----------------------------------------------------------------------------------- */

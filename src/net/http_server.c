@@ -29,9 +29,12 @@ enum status http_server_new(const struct http_server_options *options, struct ht
     };
     struct http_server *server = calloc(1, sizeof(*server));
     struct http_common *commons = calloc(options->n_workers, sizeof(*commons));
-    enum status st = server && commons
-                         ? net_server_init(&server->net, &net, err)
-                         : error_set(err, ST_NO_MEMORY, "no memory for the HTTP server");
+    if (!server || !commons) {
+        free(server);
+        free(commons);
+        return error_set(err, ST_NO_MEMORY, "no memory for the HTTP server");
+    }
+    enum status st = net_server_init(&server->net, &net, err);
     if (st != ST_OK) {
         free(server);
         free(commons);

@@ -1,5 +1,5 @@
-/* The inside of the MIP server: what it adds to net/server.h and net/serial.h. For the mip_*.c files
- * of this room only. */
+/* The inside of the MIP server: what it adds to net/server.h and net/serial.h. For the mip_*.c
+ * files of this room only. */
 #ifndef SLUICE_NET_MIP_CONN_H
 #define SLUICE_NET_MIP_CONN_H
 

@@ -1,5 +1,5 @@
-/* Packets on their way out: answers from where their bytes lie; pings and errors, which are a header
- * and no more, without anything allocated for them. */
+/* Packets on their way out: answers from where their bytes lie; pings and errors, which are a
+ * header and no more, without anything allocated for them. */
 #include <assert.h>
 
 #include "base/metric.h"

@@ -29,8 +29,12 @@ enum status mip_server_new(const struct mip_server_options *options, struct mip_
     };
     struct mip_server *server = calloc(1, sizeof(*server));
     struct mip_log *logs = calloc(options->n_workers, sizeof(*logs));
-    enum status st = server && logs ? net_server_init(&server->net, &net, err)
-                                    : error_set(err, ST_NO_MEMORY, "no memory for the MIP server");
+    if (!server || !logs) {
+        free(server);
+        free(logs);
+        return error_set(err, ST_NO_MEMORY, "no memory for the MIP server");
+    }
+    enum status st = net_server_init(&server->net, &net, err);
     if (st != ST_OK) {
         free(server);
         free(logs);

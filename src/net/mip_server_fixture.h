@@ -1,6 +1,6 @@
 /* For the tests of the MIP server: a server on net/server_fixture.h, a handler that answers an
- * inference with its own items in capitals, and what a client has to know of packets. The first item
- * says what else it does:
+ * inference with its own items in capitals, and what a client has to know of packets. The first
+ * item says what else it does:
  *
  *     later   answers by a message                    never   not before test_answer_never
  *     large   answers with 8 MiB                      parts   answers in many pieces

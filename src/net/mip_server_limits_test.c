@@ -1,6 +1,6 @@
 /* The MIP server's limits: what a peer does that is too much, too slow, or not there any more. Each
- * case ends with the fixture's proof that nothing is left over. Times are limits of the server's, as
- * short as a test wants them; no test measures one. */
+ * case ends with the fixture's proof that nothing is left over. Times are limits of the server's,
+ * as short as a test wants them; no test measures one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* The MIP server as its clients see it: each row is what is sent on a new connection, whole, byte by
- * byte, and in two pieces at every split, and all that comes back. The packets of
+/* The MIP server as its clients see it: each row is what is sent on a new connection, whole, byte
+ * by byte, and in two pieces at every split, and all that comes back. The packets of
  * tests/vectors/mip are among them. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -284,7 +284,7 @@ static void the_log_says_why(void **state) {
     int fd = test_connect(&mip);
     int64_t before = errors_of(MIP_ERROR_METHOD);
     test_ask(fd, STR(HEAD("\7", "\0", "\0\0\0\0")), STR(METHOD));
-    test_send(fd, str_make(all, ERRORS * MIP_HEADER_BYTES));
+    test_send(fd, str_make(all, (size_t)ERRORS * MIP_HEADER_BYTES));
     for (int i = 0; i < ERRORS; i++) {
         test_expect(fd, STR(METHOD));
     }

@@ -4,7 +4,7 @@
 #ifndef SLUICE_NET_SERIAL_H
 #define SLUICE_NET_SERIAL_H
 
-#include "net/server.h"
+#include "net/call.h"
 
 /* What a connection does now. serial_set_state is the only one that changes it. */
 enum serial_state {
@@ -36,9 +36,9 @@ static inline bool serial_is_closed(const struct serial_conn *conn) {
 void serial_set_state(struct serial_conn *conn, enum serial_state state);
 /* The request at hand is over: the next one, or the end. */
 void serial_next(struct serial_conn *conn);
-/* As much of `data` as belongs to the body of the call at hand, which is not in chunks, goes there;
- * or so many bytes were read straight into it. The body has all of it when its `left` is 0; skip_left
- * is always the same. Returns: what body_add and body_advance do. */
+/* As much of `data` as belongs to the body of the call at hand goes there; or so many bytes were
+ * read straight into it. Its length is known; skip_left is what is still to come of it. Returns:
+ * what body_add and body_advance do. */
 enum status serial_body_add(struct serial_conn *conn, struct str *data, struct error *err)
     __attribute__((warn_unused_result));
 enum status serial_body_advance(struct serial_conn *conn, size_t n_bytes, struct error *err)

@@ -24,7 +24,6 @@
 #include "base/str.h"
 #include "loop/worker.h"
 #include "net/address.h"
-#include "net/body.h"
 #include "net/body_pool.h"
 #include "net/budget.h"
 #include "net/timeouts.h"
@@ -118,27 +117,6 @@ struct net_conn {
     bool reading;   /* uv_read_start is on */
     bool consuming; /* its bytes are being handed to the protocol: that is on the stack */
     bool ready;     /* in the shard's list of those that go on at the end of the turn */
-};
-
-/* A request from its first byte to the last byte of its answer. Lives in its arena, at the front of
- * the protocol's own. */
-struct net_call {
-    struct arena *arena;
-    struct net_conn *conn; /* NULL: the peer is gone */
-    struct net_shard *shard;
-    struct arena *spare; /* for the answer of a request that filled its own arena, or NULL */
-    struct body body;
-    uint64_t body_begun_ns;
-    uint64_t received; /* bytes of the body, as sent */
-    struct net_call *ended_next;
-    void (*release)(void *cookie);
-    void *cookie;
-    uv_write_t write;
-    size_t writing_bytes; /* what `write` has */
-    bool counted;         /* among those in flight */
-    bool begun;           /* the handler has seen it: its end is owed */
-    bool replied;
-    bool writing;
 };
 
 /* What a worker has of a server. */
@@ -323,35 +301,5 @@ bool net_conn_gather(struct net_conn *conn, const struct net_outgoing *out);
 ssize_t net_conn_try_write(struct net_conn *conn, uv_buf_t *bufs, unsigned n);
 /* Sends a few bytes: gathered, at once, or from a copy when the socket is full. */
 void net_conn_send_small(struct net_conn *conn, struct str data);
-/* Sends an answer from where its bytes lie, after what is gathered. Returns: true when all of it is
- * sent; else on_written will see the call, or the connection is closed. */
-bool net_call_send(struct net_call *call, struct net_outgoing *out);
-
-/* ---- call.c: a call's life ------------------------------------------------------------------- */
-
-/* A zeroed call of so many bytes, which begin with struct net_call, in an arena of its own.
- * Returns: NULL when out of memory. */
-struct net_call *net_call_new(struct net_conn *conn, size_t n_bytes);
-/* One that nobody has seen. */
-void net_call_discard(struct net_call *call);
-/* Memory for the answer when the call's own is used up. Returns: NULL when out of memory. */
-struct arena *net_call_spare(struct net_call *call);
-/* The handler may have it now, or it is an error that is answered: it counts. */
-void net_call_count(struct net_call *call);
-/* Is its body so slow that holding its memory is not worth it? */
-bool net_call_is_too_slow(const struct net_call *call);
-/* Its answer's bytes are not needed any more. */
-static inline void net_call_release(struct net_call *call) {
-    if (call->release) {
-        call->release(call->cookie);
-        call->release = NULL;
-    }
-}
-/* Over, in whatever way: releases the answer, tells the handler. The memory stays until the end of
- * the turn. */
-void net_call_end(struct net_call *call);
-/* The connection is closed. Ends the call, or lets the handler end it; `whole`: the handler has the
- * whole request, and will reply. */
-void net_call_detach(struct net_call *call, bool whole);
 
 #endif

@@ -1,13 +1,13 @@
 /* What one worker has of the server: its connections, its timer, its buffers. A turn is one event
  * of the loop with everything that follows from it; what must not happen inside a callback (freeing
  * calls, going on with a stash, ending the shard) is done when the turn ends. */
-#include "net/server.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
 #include "loop/clock.h"
+#include "net/call.h"
 
 static const uint64_t LINGER_NS = 5000000000u; /* between two pieces of what is dropped */
 
