@@ -103,16 +103,18 @@ static void narrow_row(struct resample *resample, const uint8_t *rgb) {
     for (uint32_t i = 0; i < x->n_out; i++) {
         const int32_t *weights = weights_of(x, i);
         const uint8_t *from = rgb + (size_t)x->spans[i].first * CHANNELS;
-        int32_t sums[CHANNELS] = {HALF, HALF, HALF};
-        for (uint32_t k = 0; k < x->spans[i].n; k++) {
-            for (int c = 0; c < CHANNELS; c++) {
-                sums[c] += from[c] * weights[k];
-            }
+        uint32_t n = x->spans[i].n;
+        int32_t red = HALF, green = HALF, blue = HALF;
+        for (uint32_t k = 0; k < n; k++) {
+            red += from[0] * weights[k];
+            green += from[1] * weights[k];
+            blue += from[2] * weights[k];
             from += CHANNELS;
         }
-        for (int c = 0; c < CHANNELS; c++) {
-            *out++ = byte_of(sums[c]);
-        }
+        out[0] = byte_of(red);
+        out[1] = byte_of(green);
+        out[2] = byte_of(blue);
+        out += CHANNELS;
     }
 }
 
