@@ -20,7 +20,14 @@
 
 static _Thread_local size_t n_allocations; /* and frees */
 
-#if !defined(SLUICE_ARENA_EMULATE) && !defined(__SANITIZE_THREAD__)
+#if defined(__has_feature)
+#define HAS_FEATURE(name) __has_feature(name)
+#else
+#define HAS_FEATURE(name) 0
+#endif
+
+#if !defined(SLUICE_ARENA_EMULATE) && !defined(__SANITIZE_THREAD__) &&                             \
+    !HAS_FEATURE(thread_sanitizer)
 #define COUNTS 1
 /* What libc calls these by itself. */
 void *__libc_malloc(size_t n);

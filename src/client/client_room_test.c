@@ -379,11 +379,41 @@ static void an_early_error(void **state) {
     }
 }
 
+/* It ends the connection in the middle of the request: on a new connection that is told, on one
+ * that was used before the request is sent again. */
+static void ends_in_a_request(void **state) {
+    (void)state;
+    const sluice_mip_item picture = {SLUICE_MIP_IMAGE, large, sizeof(large)};
+    const sluice_mip_request request = {
+        .size = sizeof(request), .items = &picture, .n_inputs = 1, .batch = 1};
+    open_client(true, 0);
+    for (int used = 0; used < 2; used++) {
+        expect(sluice_client_start_mip_infer(client, &request, &error), SLUICE_CLIENT_OK, "");
+        expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+        assert_int_equal(peer_accept(&peer), !used);
+        assert_true(peer_read(&peer) > 0);
+        expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+        peer_hang_up(&peer);
+        sluice_client_status status = client_settle(client, &error);
+        if (used) {
+            expect(status, SLUICE_CLIENT_AGAIN, "not done yet");
+            assert_true(peer_accept(&peer));
+            peer_hang_up(&peer);
+            status = client_settle(client, &error);
+        }
+        expect(status, SLUICE_CLIENT_UNREACHABLE, "sending to /tmp/");
+        assert_false(peer_accept(&peer));
+        good_mip(NULL, 0);
+    }
+    close_client();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(outputs_into_buffers), cmocka_unit_test(huge_http_answers),
         cmocka_unit_test(payload_into_buffer),  cmocka_unit_test(huge_mip_answers),
         cmocka_unit_test(a_million_items),      cmocka_unit_test(an_early_error),
+        cmocka_unit_test(ends_in_a_request),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

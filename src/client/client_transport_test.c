@@ -145,7 +145,7 @@ static void at_random(void **state) {
     }
     for (int mip = 0; mip < 2; mip++) {
         size_t n_request = request_of(mip, request);
-        for (uint32_t seed = 1; seed <= 25; seed++) {
+        for (uint32_t seed = 1; seed <= 15; seed++) {
             open_over_toy(mip, seed);
             run(mip, request, n_request);
             run(mip, request, n_request);
