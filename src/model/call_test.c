@@ -178,14 +178,18 @@ static void a_full_queue_refuses(void **state) {
     rig_close(&rig);
 }
 
-/* The first call may still be in the queue, because the instance's thread has yet to wake up. */
+/* The first call may still be in the queue, because the instance's thread has yet to wake up. None
+ * leaves room for another in its batch. */
 static void send_two_at_once(struct rig *rig) {
     atomic_store(&rig->model->shut, true);
-    rig_send(rig, 0);
-    rig_send(rig, 1);
+    for (size_t i = 0; i < 3; i++) {
+        rig_make(rig, i, RIG_ROWS_MAX, (float)i);
+    }
+    rig_submit(&rig->calls[0]);
+    rig_submit(&rig->calls[1]);
     rig_await_started(rig, 1);
-    struct rig_call *refused = rig_send(rig, 2);
-    assert_int_equal(refused->n_done, 1);
+    rig_submit(&rig->calls[2]);
+    assert_int_equal(rig->calls[2].n_done, 1);
     atomic_store(&rig->model->shut, false);
 }
 
@@ -195,8 +199,8 @@ static void what_an_idle_instance_will_take_fills_no_queue(void **state) {
     struct model_config config = {.run_on = RUN_ON_INSTANCE, .max_queue_size = 1};
     rig_open(&rig, &config, 100);
     rig_run(&rig, send_two_at_once, 3);
-    assert_echoed(&rig.calls[0]);
-    assert_echoed(&rig.calls[1]);
+    assert_int_equal(rig.calls[0].error.status, ST_OK);
+    assert_int_equal(rig.calls[1].error.status, ST_OK);
     assert_int_equal(rig.calls[2].error.status, ST_QUEUE_FULL);
     rig_close(&rig);
 }

@@ -90,22 +90,28 @@ static struct instance *await_work(struct model_version *version, struct instanc
     struct scheduler *scheduler = &version->scheduler;
     lock_take(&scheduler->lock);
     for (;;) {
-        if (scheduler->head && !held) {
+        uint64_t until_ns;
+        bool due = scheduler_is_due(scheduler, clock_now_ns(), &until_ns);
+        if (due && !held) {
             held = instance_claim(version);
         }
-        if (scheduler->head && held) {
+        if (due && held) {
             *n = scheduler_take(scheduler, batch, INSTANCE_REQUESTS_MAX);
             break;
         }
         if (held) {
-            /* Nobody needs to be told: nothing is queued, and who queues next wakes a thread. */
+            /* Nobody needs to be told: nothing is due, and who queues next wakes a thread. */
             atomic_store_explicit(&held->busy, false, memory_order_seq_cst);
             held = NULL;
         }
         if (scheduler->ending) {
             break;
         }
-        lock_wait(&scheduler->lock, &scheduler->work);
+        if (until_ns == UINT64_MAX) {
+            lock_wait(&scheduler->lock, &scheduler->work);
+        } else {
+            lock_wait_until_ns(&scheduler->lock, &scheduler->work, until_ns);
+        }
     }
     lock_drop(&scheduler->lock);
     return held;

@@ -1,5 +1,6 @@
-/* First in, first out, under one lock. Whoever pushes wakes one sleeping thread; threads that are
- * awake look at the queue by themselves before they sleep, so a burst costs one wake. */
+/* First in, first out but for those who share a batch, under one lock. Whoever pushes wakes one
+ * sleeping thread; threads that are awake look at the queue by themselves before they sleep, so a
+ * burst costs one wake. */
 #include "model/scheduler.h"
 
 #include <assert.h>
@@ -102,16 +103,45 @@ bool scheduler_remove(struct scheduler *scheduler, struct call *call) {
     return queued;
 }
 
-size_t scheduler_take(struct scheduler *scheduler, struct call **batch, size_t max) {
+bool scheduler_is_due(struct scheduler *scheduler, uint64_t now_ns, uint64_t *until_ns) {
     lock_assert_held(&scheduler->lock);
-    struct call *call = scheduler->head;
-    if (!call || max == 0) {
-        return 0;
+    const struct call *head = scheduler->head;
+    *until_ns = UINT64_MAX;
+    if (!head) {
+        return false;
     }
+    if (scheduler->rules.delay_ns == 0 || now_ns - head->queued_ns >= scheduler->rules.delay_ns ||
+        batch_offer(&scheduler->rules, head, SIZE_MAX).full) {
+        return true;
+    }
+    *until_ns = head->queued_ns + scheduler->rules.delay_ns;
+    return false;
+}
+
+static void take(struct scheduler *scheduler, struct call *call) {
     unlink_call(scheduler, call);
     call_move(call, CALL_RUNNING);
-    batch[0] = call;
-    return 1;
+}
+
+size_t scheduler_take(struct scheduler *scheduler, struct call **batch, size_t max) {
+    lock_assert_held(&scheduler->lock);
+    struct call *head = scheduler->head;
+    if (!head || max == 0) {
+        return 0;
+    }
+    size_t wanted = batch_offer(&scheduler->rules, head, max).n_calls, n = 0;
+    struct call *call = head->next;
+    take(scheduler, head);
+    batch[n++] = head;
+    while (n < wanted) { /* they are there: the offer was made under this same lock */
+        struct call *next = call->next;
+        if (batch_can_share(head, call)) {
+            take(scheduler, call);
+            batch[n++] = call;
+        }
+        call = next;
+    }
+    return n;
 }
 
 void scheduler_wake(struct scheduler *scheduler) {

@@ -9,14 +9,16 @@
 
 #include "base/status.h"
 #include "loop/lock.h"
+#include "model/batch.h"
 #include "model/call.h"
 
 struct scheduler {
     struct lock lock;
     struct lock_cond work; /* calls or an instance may have become available, or the end */
     struct call *head, *tail;
-    atomic_size_t n_queued; /* changed under the lock; read by the path that wants to avoid it */
-    size_t limit;           /* of calls that wait while no instance is idle; 0: none */
+    atomic_size_t n_queued;   /* changed under the lock; read by the path that wants to avoid it */
+    size_t limit;             /* of calls that wait while no instance is idle; 0: none */
+    struct batch_rules rules; /* set before calls come */
     bool ending;
 };
 
@@ -35,8 +37,12 @@ enum status scheduler_push(struct scheduler *scheduler, struct call *call, struc
     __attribute__((warn_unused_result));
 /* Takes the call back. Returns: false when an instance has it already. Thread: any. */
 bool scheduler_remove(struct scheduler *scheduler, struct call *call);
-/* The calls to be executed together now, at most `max`, oldest first, each marked as running. One,
- * as long as requests are not batched. Returns: how many; 0 when none wait. The lock is held. */
+/* Is there something to be executed now, for an instance that is idle? A batch that could be larger
+ * waits as long as the rules say. Returns: false with *until_ns, when to look again (UINT64_MAX:
+ * when something is queued). The lock is held. */
+bool scheduler_is_due(struct scheduler *scheduler, uint64_t now_ns, uint64_t *until_ns);
+/* The calls to be executed together now, at most `max`, oldest first, each marked as running.
+ * Returns: how many; 0 when none wait. The lock is held. */
 size_t scheduler_take(struct scheduler *scheduler, struct call **batch, size_t max);
 /* An instance became free although calls wait: wakes a thread for them. Thread: any. */
 void scheduler_wake(struct scheduler *scheduler);

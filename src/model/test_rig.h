@@ -23,8 +23,10 @@ enum { RIG_ROWS_MAX = 8, RIG_WIDTH = 4, RIG_CALLS = 64 };
 struct sluice_model {
     void (*act)(struct sluice_model *model, const sluice_request *request); /* NULL: rig_echo */
     void (*spoil)(sluice_response *response, sluice_output *outputs, int64_t *dims);
-    uint64_t takes_ns;    /* a driven clock moves by this in each execution */
-    atomic_int n_started; /* requests that came to execute */
+    uint64_t takes_ns;           /* a driven clock moves by this in each execution */
+    atomic_int n_started;        /* requests that came to execute */
+    atomic_int n_executions;     /* and how many times it was called */
+    atomic_int sizes[RIG_CALLS]; /* requests in each */
     atomic_int n_released;
     atomic_bool shut;            /* execute waits while this is true */
     atomic_int order[RIG_CALLS]; /* the first value of x, request by request */
@@ -140,6 +142,8 @@ static inline void rig_instance_close(sluice_instance *instance) {
 static inline void rig_execute(sluice_instance *instance, const sluice_request *const *requests,
                                size_t n) {
     sluice_model *model = instance->model;
+    int execution = atomic_fetch_add(&model->n_executions, 1);
+    atomic_store(&model->sizes[execution % RIG_CALLS], (int)n);
     for (size_t i = 0; i < n; i++) {
         int at = atomic_fetch_add(&model->n_started, 1);
         if (requests[i]->n_inputs > 0 && requests[i]->inputs[0].n_bytes > 0) {

@@ -131,7 +131,19 @@ static void destroy(struct model_version *version) {
     arena_free(version->arena);
 }
 
+/* What the configuration came to, for the scheduler. */
+static struct batch_rules rules_of(const struct model_config *config) {
+    bool long_delay = config->max_queue_delay_us > UINT64_MAX / 1000;
+    return (struct batch_rules){
+        .max_rows = config->max_batch_size,
+        .delay_ns = long_delay ? UINT64_MAX : config->max_queue_delay_us * 1000,
+        .preferred = config->preferred_batch_sizes,
+        .n_preferred = config->n_preferred,
+    };
+}
+
 static enum status open_instances(struct model_version *version, bool cheap, struct error *err) {
+    version->scheduler.rules = rules_of(&version->config);
     version->run_on = version->config.run_on;
     if (version->run_on == RUN_AUTO && cheap) {
         version->run_on = RUN_ON_WORKER;

@@ -1,0 +1,119 @@
+/* Batches are formed in the order of arrival: the oldest call is always in, and a later one never
+ * takes the room of an earlier one that would fit. */
+#include "model/batch.h"
+
+/* How far the queue is searched for calls that fit: one that is full of calls of other shapes must
+ * not cost a walk over all of it under the lock, every time. */
+enum { SEARCHED_CALLS = 512 };
+
+static struct str name_of(const sluice_param *param) {
+    return str_make(param->name, param->name_bytes);
+}
+
+static bool is_for_scheduler(const sluice_param *param) {
+    return str_is(name_of(param), "priority") || str_is(name_of(param), "timeout");
+}
+
+static bool param_eq(const sluice_param *a, const sluice_param *b) {
+    if (a->kind != b->kind || !str_eq(name_of(a), name_of(b))) {
+        return false;
+    }
+    switch (a->kind) {
+    case SLUICE_PARAM_BOOL:
+        return a->boolean == b->boolean;
+    case SLUICE_PARAM_INT64:
+        return a->int64 == b->int64;
+    case SLUICE_PARAM_UINT64:
+        return a->uint64 == b->uint64;
+    case SLUICE_PARAM_DOUBLE:
+        return memcmp(&a->number, &b->number, sizeof a->number) == 0;
+    case SLUICE_PARAM_STRING:
+        return str_eq(str_make(a->string, a->string_bytes), str_make(b->string, b->string_bytes));
+    }
+    return false;
+}
+
+/* The next parameter that is the model's business; NULL: no more. */
+static const sluice_param *next_param(const sluice_request *request, size_t *at) {
+    while (*at < request->n_params && is_for_scheduler(&request->params[*at])) {
+        ++*at;
+    }
+    return *at < request->n_params ? &request->params[(*at)++] : NULL;
+}
+
+static bool params_eq(const sluice_request *a, const sluice_request *b) {
+    size_t at_a = 0, at_b = 0;
+    for (;;) {
+        const sluice_param *left = next_param(a, &at_a), *right = next_param(b, &at_b);
+        if (!left || !right) {
+            return left == right;
+        }
+        if (!param_eq(left, right)) {
+            return false;
+        }
+    }
+}
+
+static bool input_eq(const sluice_input *a, const sluice_input *b) {
+    return a->index == b->index && a->rank == b->rank && a->rank > 0 &&
+           memcmp(a->dims + 1, b->dims + 1, (a->rank - 1) * sizeof *a->dims) == 0;
+}
+
+bool batch_can_share(const struct call *a, const struct call *b) {
+    const sluice_request *left = &a->abi, *right = &b->abi;
+    if (left->n_inputs != right->n_inputs || left->n_inputs == 0) {
+        return false;
+    }
+    for (size_t i = 0; i < left->n_inputs; i++) {
+        if (!input_eq(&left->inputs[i], &right->inputs[i])) {
+            return false;
+        }
+    }
+    return params_eq(left, right);
+}
+
+/* The largest preferred size that `rows` reaches; 0: none. */
+static uint64_t preferred(const struct batch_rules *rules, uint64_t rows) {
+    uint64_t best = 0;
+    for (size_t i = 0; i < rules->n_preferred; i++) {
+        uint64_t size = rules->preferred[i];
+        best = size <= rows && size > best ? size : best;
+    }
+    return best;
+}
+
+/* Counts calls from `head` on that fit into `max_rows`. */
+static struct batch_offer gather(const struct call *head, uint64_t max_rows, size_t max) {
+    struct batch_offer offer = {.rows = head->abi.batch, .n_calls = 1};
+    size_t searched = 1;
+    const struct call *call = head->next;
+    for (; call && offer.n_calls < max && searched < SEARCHED_CALLS; call = call->next) {
+        searched++;
+        if (!batch_can_share(head, call)) {
+            continue;
+        }
+        if (call->abi.batch > max_rows - offer.rows) {
+            offer.full = true; /* it goes first into the next one */
+            break;
+        }
+        offer.rows += call->abi.batch;
+        offer.n_calls++;
+    }
+    offer.full = offer.full || offer.rows >= max_rows || offer.n_calls == max;
+    return offer;
+}
+
+struct batch_offer batch_offer(const struct batch_rules *rules, const struct call *head,
+                               size_t max) {
+    if (rules->max_rows == 0 || head->abi.batch >= rules->max_rows) {
+        return (struct batch_offer){.rows = head->abi.batch, .n_calls = 1, .full = true};
+    }
+    struct batch_offer offer = gather(head, rules->max_rows, max);
+    uint64_t size = preferred(rules, offer.rows);
+    if (size >= head->abi.batch && size > 0) {
+        struct batch_offer exact = gather(head, size, max);
+        exact.full = true;
+        return exact;
+    }
+    return offer;
+}
