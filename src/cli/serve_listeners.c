@@ -152,13 +152,10 @@ void serve_listeners_tell(const struct serve_listeners *self) {
         return;
     }
     const char **urls = arena_calloc(self->arena, self->n_addresses, sizeof(*urls));
-    enum status st = urls ? ST_OK : no_memory(&err);
-    for (size_t i = 0; st == ST_OK && i < self->n_addresses; i++) {
+    for (size_t i = 0; urls && i < self->n_addresses; i++) {
         urls[i] = self->addresses[i].url;
     }
-    if (st == ST_OK) {
-        st = ready_file_write(file, urls, self->n_addresses, &err);
-    }
+    enum status st = urls ? ready_file_write(file, urls, self->n_addresses, &err) : no_memory(&err);
     if (st != ST_OK) {
         log_event(LOG_ERROR, "cannot write the ready file", LOG_TEXT_OF("reason", err.text));
     }

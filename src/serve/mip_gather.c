@@ -2,6 +2,7 @@
  * fit is any of them the part's. What was read lies where it was read: a tensor's bytes may be in
  * pieces, and the backend gathers them once. Pictures go straight to where the backend reads
  * them. */
+#include <assert.h>
 #include <inttypes.h>
 
 #include "base/checked.h"
@@ -203,6 +204,7 @@ static void *begin_picture(struct mip_part *part, size_t index) {
 /* A picture that lies right behind the one before it makes one piece with it. */
 static void add_piece(struct mip_part_input *input, const char *data, size_t n_bytes) {
     struct piece *last = input->n_pieces > 0 ? &input->pieces[input->n_pieces - 1] : NULL;
+    assert(input->pieces); /* make_room has seen to it */
     bool joins = data != input->slots && last && (const char *)last->data + last->n_bytes == data;
     if (joins) {
         last->n_bytes += n_bytes;

@@ -1,6 +1,7 @@
 /* Reading labels. */
 #include "serve/mip_labels.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -149,6 +150,7 @@ static enum status read_file(struct arena *arena, FILE *file, const char *path, 
         got = fread(text + len, 1, cap - len, file);
         len += got;
     } while (got > 0 && len <= FILE_BYTES);
+    assert(text);
     if (ferror(file)) {
         return error_set(err, ST_BAD_CONFIG, "%s: %s", path, strerror(errno));
     }
@@ -162,7 +164,7 @@ static enum status read_file(struct arena *arena, FILE *file, const char *path, 
 
 enum status mip_labels_load(struct arena *arena, const char *path, struct mip_labels *out,
                             struct error *err) {
-    struct str text = {NULL, 0};
+    struct str text = STR("");
     FILE *file = fopen(path, "rbe");
     if (!file) {
         return error_set(err, ST_BAD_CONFIG, "%s: %s", path, strerror(errno));

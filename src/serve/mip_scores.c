@@ -40,7 +40,7 @@ static double number_at(enum datatype datatype, const char *data, size_t i) {
         double f64;
     } bits;
     size_t size = datatype_size(datatype);
-    assert(size > 0 && size <= sizeof(bits));
+    assert(data && size > 0 && size <= sizeof(bits));
     memcpy(&bits, data + i * size, size);
     switch (datatype) {
     case DT_UINT8:
