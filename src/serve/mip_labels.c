@@ -1,14 +1,14 @@
 /* Reading labels. */
 #include "serve/mip_labels.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/buf.h"
 #include "base/utf8.h"
 
-enum { FILE_BYTES = 16 << 20 };
+enum { FILE_BYTES = 16 << 20, CHUNK_BYTES = 4096 };
 
 static const char BYTE_ORDER_MARK[] = "\xef\xbb\xbf";
 
@@ -134,42 +134,41 @@ enum status mip_labels_parse(struct arena *arena, const char *path, struct str t
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-static enum status read_file(struct arena *arena, FILE *file, const char *path, struct str *out,
-                             struct error *err) {
-    char *text = NULL;
-    size_t len = 0, cap = 0, got;
+/* Returns: the whole file, or ptr NULL with `err` filled. */
+static struct str read_file(struct arena *arena, FILE *file, const char *path, struct error *err) {
+    struct buf text;
+    size_t got;
+    buf_init(&text, arena, 0);
     do {
-        if (len == cap) {
-            size_t more = cap * 2 + 4096;
-            text = arena_realloc(arena, text, cap, more);
-            cap = more;
-        }
-        if (!text) {
-            return no_memory(path, err);
-        }
-        got = fread(text + len, 1, cap - len, file);
-        len += got;
-    } while (got > 0 && len <= FILE_BYTES);
-    assert(text);
-    if (ferror(file)) {
-        return error_set(err, ST_BAD_CONFIG, "%s: %s", path, strerror(errno));
+        char *room = buf_reserve(&text, CHUNK_BYTES);
+        got = room ? fread(room, 1, CHUNK_BYTES, file) : 0;
+        buf_advance(&text, got);
+    } while (got > 0 && text.len <= FILE_BYTES);
+    if (text.failed) {
+        no_memory(path, err);
+    } else if (ferror(file)) {
+        error_set(err, ST_BAD_CONFIG, "%s: %s", path, strerror(errno));
+    } else if (text.len > FILE_BYTES) {
+        error_set(err, ST_BAD_CONFIG, "%s: a file of labels has at most %d bytes", path,
+                  FILE_BYTES);
+    } else {
+        return buf_str(&text);
     }
-    if (len > FILE_BYTES) {
-        return error_set(err, ST_BAD_CONFIG, "%s: a file of labels has at most %d bytes", path,
-                         FILE_BYTES);
-    }
-    *out = str_make(text, len);
-    return ST_OK;
+    return str_make(NULL, 0);
 }
 
 enum status mip_labels_load(struct arena *arena, const char *path, struct mip_labels *out,
                             struct error *err) {
-    struct str text = STR("");
+    struct error why = {.status = ST_OK};
     FILE *file = fopen(path, "rbe");
     if (!file) {
         return error_set(err, ST_BAD_CONFIG, "%s: %s", path, strerror(errno));
     }
-    enum status st = read_file(arena, file, path, &text, err);
+    struct str text = read_file(arena, file, path, &why);
     fclose(file);
-    return st == ST_OK ? mip_labels_parse(arena, path, text, out, err) : st;
+    if (!text.ptr) {
+        *err = why;
+        return why.status;
+    }
+    return mip_labels_parse(arena, path, text, out, err);
 }
