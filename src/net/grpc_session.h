@@ -14,8 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "loop/deadlines.h"
 #include "net/body.h"
-#include "net/deadlines.h"
 #include "net/grpc_server.h"
 #include "net/h2_abuse.h"
 #include "wire/grpc_text.h"

@@ -1,9 +1,9 @@
 /* Deadlines of many things that each end at a time of their own: a heap. Sans I/O: who has a clock
- * passes the time in. (Where all wait equally long, timeouts.h is cheaper.)
+ * passes the time in. (Where all wait equally long, a list is cheaper: net/timeouts.h.)
  *
- * Thread: one worker's. */
-#ifndef SLUICE_NET_DEADLINES_H
-#define SLUICE_NET_DEADLINES_H
+ * Thread: one at a time. */
+#ifndef SLUICE_LOOP_DEADLINES_H
+#define SLUICE_LOOP_DEADLINES_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* A binary heap whose members know their place, so that any of them can be taken out. */
-#include "net/deadlines.h"
+#include "loop/deadlines.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* The heap against a plain search, under random additions, moves and removals. */
-#include "net/deadlines.h"
+#include "loop/deadlines.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
