@@ -1,5 +1,5 @@
-/* For the tests of the reports: a result with numbers that are known. Nothing else includes
- * this. */
+/* For the tests of the reports, behind <cmocka.h>: results with numbers that are known, and what is
+ * printed of them. Nothing else includes this. */
 #ifndef SLUICE_CLI_BENCH_FIXTURE_H
 #define SLUICE_CLI_BENCH_FIXTURE_H
 
@@ -88,6 +88,53 @@ static inline void fixture_fail(struct bench_step_result *step, enum status stat
     for (unsigned i = 0; i < times; i++) {
         bench_stats_failure(&step->stats, &failed, true);
     }
+}
+
+/* ---- what is printed ------------------------------------------------------------------------- */
+
+typedef void fixture_printer(struct buf *out, const struct bench_result *result);
+
+static inline struct str fixture_print(struct bench_fixture *fixture, fixture_printer *printer) {
+    struct buf out;
+    buf_init(&out, fixture->arena, 0);
+    printer(&out, &fixture->result);
+    assert_false(out.failed);
+    buf_add_char(&out, '\0'); /* for strstr */
+    return str_make(out.data, out.len - 1);
+}
+
+static inline void fixture_says(struct str text, const char *what) {
+    if (!strstr(text.ptr, what)) {
+        fail_msg("no \"%s\" in:\n%s", what, text.ptr);
+    }
+}
+
+static inline void fixture_says_not(struct str text, const char *what) {
+    if (strstr(text.ptr, what)) {
+        fail_msg("\"%s\" is in:\n%s", what, text.ptr);
+    }
+}
+
+/* Three steps, the last with failures. */
+static inline struct bench_fixture *fixture_sweep(void) {
+    struct bench_fixture *fixture = fixture_new("http://h:1|digits|-c|1,4,16|--batch|2");
+    fixture_add(fixture, 1000, 2);
+    fixture_add(fixture, 3000, 2);
+    struct bench_step_result *last = fixture_add(fixture, 2990, 9);
+    fixture_fail(last, ST_REFUSED, 503, "queue <full> & \"closed\"", 1200);
+    fixture_fail(last, ST_DEADLINE_EXCEEDED, 0, "timed out", 1);
+    return fixture;
+}
+
+/* Two rates, the second of which the server did not keep up with. */
+static inline struct bench_fixture *fixture_rates(void) {
+    struct bench_fixture *fixture = fixture_new("tcp://h:1|--ping|-r|500,2000|--arrival|poisson");
+    fixture_add(fixture, 1000, 2);
+    struct bench_step_result *last = fixture_add(fixture, 3000, 2);
+    last->stats.n_unsent = 1000;
+    last->stats.cpu_ns = 1900000000;
+    bench_histogram_add(&last->stats.lag, 20000000);
+    return fixture;
 }
 
 #endif

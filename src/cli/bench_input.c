@@ -250,10 +250,11 @@ enum status bench_inputs_make(struct arena *arena, const struct bench_options *o
                               const struct model_spec *model, const struct tensor **out,
                               struct error *err) {
     struct tensor *made = arena_calloc(arena, model->n_inputs, sizeof(*made));
-    enum status status = made ? ST_OK : no_memory(err);
-    if (status == ST_OK) {
-        status = check_names(arena, "input", "NAME=SOURCE", &options->inputs, model, err);
+    *out = made;
+    if (!made) {
+        return no_memory(err);
     }
+    enum status status = check_names(arena, "input", "NAME=SOURCE", &options->inputs, model, err);
     if (status == ST_OK) {
         status = check_names(arena, "shape", "NAME=DIMS", &options->shapes, model, err);
     }
@@ -265,6 +266,5 @@ enum status bench_inputs_make(struct arena *arena, const struct bench_options *o
             status = make_input(&maker, &random, &made[i], err);
         }
     }
-    *out = made;
     return status;
 }

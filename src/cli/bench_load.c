@@ -1,10 +1,5 @@
-/* The loop of one thread. A connection is in one of three states; the loop advances those whose
- * socket is ready or whose time has come, and lets free ones begin what is due.
- *
- * A socket is armed for one event at a time (EPOLLONESHOT): a connection between requests wakes
- * nobody, and one that was opened anew under the same number is noticed when it is armed. */
-#include "cli/bench_load.h"
-
+/* The loop of one thread: it advances the connections whose socket is ready or whose time has come,
+ * and lets free ones begin what is due. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -12,45 +7,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/bench_conn.h"
 #include "loop/clock.h"
 
 enum {
     MAX_EVENTS = 256,
-    SCAN_NS = 10 * 1000 * 1000,  /* how exact timeouts and rests are */
-    REST_NS = 100 * 1000 * 1000, /* of a connection that failed, so that a server that is gone is
-                                    not asked a million times */
+    SCAN_NS = 10 * 1000 * 1000, /* how exact timeouts and rests are */
     MAX_WAIT_NS = 50 * 1000 * 1000,
-};
-
-enum conn_state {
-    CONN_FREE,    /* may begin a request */
-    CONN_BUSY,    /* waits for an answer */
-    CONN_RESTING, /* failed; may begin again at due_ns */
-};
-
-struct conn {
-    void *connection; /* of the protocol; NULL: none yet */
-    enum conn_state state;
-    int fd; /* registered with epoll, as far as is known */
-    bool measured;
-    uint64_t begun_ns; /* or should have begun */
-    uint64_t due_ns;   /* busy: step then at the latest; resting: until then */
-    struct conn *next_free;
-};
-
-struct bench_load {
-    struct bench_step_state *step;
-    struct bench_load_options options;
-    struct bench_pace pace;
-    int epoll;
-    struct conn *conns;
-    struct conn *free;      /* the one used last is first, so that no more are used than needed */
-    uint64_t free_since_ns; /* when there last was none free and one became it */
-    unsigned n_busy, n_resting;
-    uint64_t scan_ns; /* when to look at all connections again */
-    bool ended;       /* nothing begins any more */
-    bool no_pwait2;   /* the kernel has no epoll_pwait2 */
-    struct bench_stats stats;
 };
 
 /* ---- making one ------------------------------------------------------------------------------ */
@@ -87,19 +50,12 @@ enum status bench_load_new(struct bench_step_state *step, const struct bench_loa
     return ST_OK;
 }
 
-static void drop_connection(struct bench_load *load, struct conn *conn) {
-    if (conn->connection) {
-        load->step->call->protocol->close(conn->connection);
-        conn->connection = NULL;
-    }
-}
-
 void bench_load_free(struct bench_load *load) {
     if (!load) {
         return;
     }
     for (unsigned i = 0; load->conns && i < load->options.n_connections; i++) {
-        drop_connection(load, &load->conns[i]);
+        conn_drop(load, &load->conns[i]);
     }
     if (load->epoll >= 0) {
         close(load->epoll);
@@ -110,136 +66,6 @@ void bench_load_free(struct bench_load *load) {
 
 const struct bench_stats *bench_load_stats(const struct bench_load *load) {
     return &load->stats;
-}
-
-/* ---- one connection -------------------------------------------------------------------------- */
-
-static void become_free(struct bench_load *load, struct conn *conn, uint64_t now) {
-    if (!load->free) {
-        load->free_since_ns = now;
-    }
-    conn->state = CONN_FREE;
-    conn->next_free = load->free;
-    load->free = conn;
-}
-
-static void become_resting(struct bench_load *load, struct conn *conn, uint64_t now) {
-    conn->state = CONN_RESTING;
-    conn->due_ns = now + REST_NS;
-    load->n_resting++;
-}
-
-/* Asks to be woken once, for what the connection waits for. */
-static void arm(struct bench_load *load, struct conn *conn) {
-    struct client_waiting waiting;
-    load->step->call->protocol->wait(conn->connection, &waiting);
-    uint64_t now = clock_now_ns();
-    conn->due_ns = waiting.timeout_ns < UINT64_MAX - now ? now + waiting.timeout_ns : UINT64_MAX;
-    if (waiting.fd < 0) { /* the time alone counts */
-        load->scan_ns = conn->due_ns < load->scan_ns ? conn->due_ns : load->scan_ns;
-        return;
-    }
-    struct epoll_event event = {.events = (uint32_t)EPOLLONESHOT |
-                                          (waiting.read ? (uint32_t)EPOLLIN : 0) |
-                                          (waiting.write ? (uint32_t)EPOLLOUT : 0),
-                                .data.ptr = conn};
-    int op = waiting.fd == conn->fd ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
-    conn->fd = waiting.fd;
-    if (epoll_ctl(load->epoll, op, waiting.fd, &event) == 0) {
-        return;
-    }
-    /* The same number, but a new socket; or the other way round. */
-    op = op == EPOLL_CTL_MOD ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
-    if ((errno != ENOENT && errno != EEXIST) ||
-        epoll_ctl(load->epoll, op, waiting.fd, &event) != 0) {
-        conn->due_ns = now; /* without epoll it is looked at now and then */
-    }
-}
-
-/* Its text is not cleared: who fails fills it. */
-static void failed_init(struct bench_failed *failed) {
-    failed->err.text[0] = '\0';
-    failed->http_status = 0;
-    failed->mip_error = -1;
-}
-
-static void succeed(struct bench_load *load, struct conn *conn, uint64_t now, uint64_t n_bytes) {
-    struct bench_step_state *step = load->step;
-    struct bench_stats *stats = &load->stats;
-    bench_count(&stats->n_answered, 1);
-    if (conn->measured) {
-        bench_stats_success(stats, now > conn->begun_ns ? now - conn->begun_ns : 0);
-    }
-    if (now >= step->from_ns && now < atomic_load_explicit(&step->until_ns, memory_order_relaxed)) {
-        stats->n_in_window++;
-        stats->n_bytes_in_window += step->call->n_bytes + n_bytes;
-    }
-}
-
-/* The request is over: `status` says how the exchange went, not yet what the server answered. */
-static void end_request(struct bench_load *load, struct conn *conn, enum status status,
-                        struct bench_failed *failed) {
-    const struct bench_call *call = load->step->call;
-    uint64_t now = clock_now_ns(), n_bytes = 0;
-    load->n_busy--;
-    load->stats.last_ns = now;
-    if (status == ST_OK) {
-        status = call->protocol->take(conn->connection, call, false, &n_bytes, failed);
-    }
-    if (load->step->reconnect) {
-        drop_connection(load, conn);
-    }
-    if (status == ST_OK) {
-        succeed(load, conn, now, n_bytes);
-        become_free(load, conn, now);
-        return;
-    }
-    failed->err.status = status;
-    bench_stats_failure(&load->stats, failed, conn->measured);
-    if (status == ST_REFUSED || status == ST_DEADLINE_EXCEEDED) {
-        become_free(load, conn, now);
-    } else {
-        become_resting(load, conn, now);
-    }
-}
-
-/* Goes on as far as possible without waiting. */
-static void advance(struct bench_load *load, struct conn *conn) {
-    struct bench_failed failed;
-    bool done = false;
-    failed_init(&failed);
-    enum status status = load->step->call->protocol->step(conn->connection, &done, &failed.err);
-    if (status == ST_OK && !done) {
-        arm(load, conn);
-    } else {
-        end_request(load, conn, status, &failed);
-    }
-}
-
-/* Begins a request that should begin at `begun_ns`, on a free connection. */
-static void begin_request(struct bench_load *load, uint64_t begun_ns) {
-    const struct bench_call *call = load->step->call;
-    struct conn *conn = load->free;
-    struct bench_failed failed;
-    enum status status = ST_OK;
-    failed_init(&failed);
-    load->free = conn->next_free;
-    load->n_busy++;
-    conn->state = CONN_BUSY;
-    conn->begun_ns = begun_ns;
-    conn->measured = begun_ns >= load->step->from_ns;
-    if (!conn->connection) {
-        conn->fd = -1;
-        status = call->protocol->open(call, &conn->connection, &failed.err);
-    }
-    if (status == ST_OK) {
-        status = call->protocol->start(conn->connection, call, &failed.err);
-    }
-    if (status == ST_OK) {
-        advance(load, conn);
-    } else {
-        end_request(load, conn, status, &failed);
-    }
 }
 
 /* ---- all of them ----------------------------------------------------------------------------- */
@@ -262,7 +88,7 @@ static void begin_closed(struct bench_load *load) {
         if (!may_begin(load, now)) {
             return;
         }
-        begin_request(load, now);
+        conn_begin(load, now);
     }
 }
 
@@ -278,7 +104,7 @@ static void begin_open(struct bench_load *load) {
             uint64_t could = due > load->free_since_ns ? due : load->free_since_ns;
             bench_histogram_add(&load->stats.lag, now > could ? now - could : 0);
         }
-        begin_request(load, due);
+        conn_begin(load, due);
     }
 }
 
@@ -299,10 +125,10 @@ static void scan(struct bench_load *load, uint64_t now) {
     for (unsigned i = 0; i < load->options.n_connections; i++) {
         struct conn *conn = &load->conns[i];
         if (conn->state == CONN_BUSY && conn->due_ns <= now) {
-            advance(load, conn);
+            conn_advance(load, conn);
         } else if (conn->state == CONN_RESTING && conn->due_ns <= now) {
             load->n_resting--;
-            become_free(load, conn, now);
+            conn_become_free(load, conn, now);
         }
     }
 }
@@ -388,7 +214,7 @@ void bench_load_run(struct bench_load *load) {
         for (int i = 0; i < n; i++) {
             struct conn *conn = events[i].data.ptr;
             if (conn->state == CONN_BUSY) {
-                advance(load, conn);
+                conn_advance(load, conn);
                 begin_due(load);
             }
         }

@@ -152,28 +152,39 @@ static bool abandoned_note(struct buf *out, const struct bench_step_result *step
     return true;
 }
 
-bool bench_note_print(struct buf *out, const struct bench_result *result, size_t index) {
+/* The notes of one step: those of failures, then the others. Takes from *index how many of them are
+ * passed over. Returns: whether one was printed. */
+static bool step_note(struct buf *out, const struct bench_step_result *step, size_t *index) {
     static bool (*const notes[])(struct buf *, const struct bench_step_result *) = {
         unsent_note, busy_note, lag_note, unsteady_note, abandoned_note};
-    size_t before = out->len;
-    for (size_t i = 0; i < result->n_steps; i++) {
-        if (failure_note(out, result->steps[i], &index)) {
+    if (failure_note(out, step, index)) {
+        return true;
+    }
+    for (size_t i = 0; i < sizeof(notes) / sizeof(*notes); i++) {
+        size_t before = out->len;
+        if (!notes[i](out, step)) {
+            continue;
+        }
+        if (*index == 0) {
             return true;
         }
-        for (size_t k = 0; k < sizeof(notes) / sizeof(*notes); k++) {
-            if (notes[k](out, result->steps[i])) {
-                if (index == 0) {
-                    return true;
-                }
-                index--;
-                out->len = before;
-            }
+        --*index;
+        out->len = before;
+    }
+    return false;
+}
+
+bool bench_note_print(struct buf *out, const struct bench_result *result, size_t index) {
+    size_t n_steps = result->settings->plan.n_steps;
+    for (size_t i = 0; i < result->n_steps; i++) {
+        if (step_note(out, result->steps[i], &index)) {
+            return true;
         }
     }
-    if (index > 0 || (!result->interrupted && result->n_steps == result->settings->plan.n_steps)) {
+    if (index > 0 || (!result->interrupted && result->n_steps == n_steps)) {
         return false;
     }
-    buf_printf(out, "%zu of %zu steps were run%s", result->n_steps, result->settings->plan.n_steps,
+    buf_printf(out, "%zu of %zu steps were run%s", result->n_steps, n_steps,
                result->interrupted ? "; the last was ended early" : "");
     return true;
 }

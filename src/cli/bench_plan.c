@@ -64,14 +64,14 @@ static enum status add_range(const struct bench_sweep_kind *kind, struct str ite
         return refuse(kind, item, "it ends below its beginning", err);
     }
     enum status status = ST_OK;
-    double last = 0;
-    for (double exact = from; exact <= to * (1 + 1e-9) && status == ST_OK;
-         exact = exact * factor + step) {
+    double last = 0, exact = from;
+    while (exact <= to * (1 + 1e-9) && status == ST_OK) {
         double value = kind->whole ? floor(exact + 1e-9) : exact;
         if (value > last) { /* a small factor may leave a whole number where it was */
             status = add(kind, item, value, out, err);
         }
         last = value;
+        exact = exact * factor + step;
     }
     return status;
 }

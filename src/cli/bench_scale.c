@@ -30,9 +30,9 @@ static void add_tick(struct bench_scale *scale, double value) {
 
 void bench_scale_linear(struct bench_scale *scale, double max) {
     double step = round_number(max > 0 ? max / TICKS_WANTED : 0.2, true);
-    double n = ceil(max > 0 ? max / step - 1e-9 : 1 / step);
+    int n = (int)ceil(max > 0 ? max / step - 1e-9 : 1 / step);
     *scale = (struct bench_scale){.from = 0, .to = n * step};
-    for (double i = 0; i <= n; i++) {
+    for (int i = 0; i <= n; i++) {
         add_tick(scale, i * step);
     }
 }
@@ -44,12 +44,13 @@ void bench_scale_log(struct bench_scale *scale, double min, double max) {
         scale->to = round_number(scale->from * 1.5, true);
     }
     bool decades_only = scale->to / scale->from > 1e3;
-    for (double tick = scale->from; tick <= scale->to * (1 + 1e-9);
-         tick = round_number(tick * 1.5, true)) {
+    double tick = scale->from;
+    while (tick <= scale->to * (1 + 1e-9)) {
         double digits = log10(tick);
         if (!decades_only || fabs(digits - round(digits)) < 1e-6) {
             add_tick(scale, tick);
         }
+        tick = round_number(tick * 1.5, true);
     }
 }
 
