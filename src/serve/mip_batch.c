@@ -16,7 +16,7 @@ enum {
 static void go_on(struct mip_batch *batch);
 
 static struct mip_part *part_at(struct mip_batch *batch, size_t i) {
-    return &batch->parts[(batch->oldest + i) % MIP_BATCH_PARTS];
+    return batch->parts[(batch->oldest + i) % MIP_BATCH_PARTS];
 }
 
 /* Called with `stepping`: what a cancelled call does at once must not lead to another step. */
@@ -32,7 +32,7 @@ static void fail(struct mip_batch *batch, const struct error *err) {
 }
 
 static void end_oldest(struct mip_batch *batch) {
-    mip_part_end(part_at(batch, 0));
+    mip_part_free(part_at(batch, 0));
     batch->oldest = (batch->oldest + 1) % MIP_BATCH_PARTS;
     batch->n_parts--;
     batch->short_of_memory = false;
@@ -68,10 +68,10 @@ static bool is_written(const struct mip_part *part) {
 }
 
 static bool step_write(struct mip_batch *batch) {
-    struct mip_part *part = part_at(batch, 0);
+    struct mip_part *part = batch->n_parts > 0 ? part_at(batch, 0) : NULL;
     struct error err;
     bool more = false;
-    if (batch->n_parts == 0 || part->state != MIP_PART_ANSWERED || is_written(part)) {
+    if (!part || part->state != MIP_PART_ANSWERED || is_written(part)) {
         return false;
     }
     if (mip_part_write(part, &batch->writer, is_alone(batch, part), &more, &err) != ST_OK) {
@@ -109,13 +109,14 @@ static bool step_begin(struct mip_batch *batch) {
         return false;
     }
     size_t memory = room(batch);
-    enum status st =
-        memory > 0 ? mip_part_begin(part_at(batch, batch->n_parts), &batch->source, batch->n_taken,
-                                    left < max ? left : (size_t)max, memory, &err)
-                   : error_set(&err, ST_NO_MEMORY, "the batch has taken all memory");
-    if (st != ST_OK) {
+    struct mip_part *part = memory > 0 ? mip_part_new(&batch->source, batch->n_taken,
+                                                      left < max ? left : (size_t)max, memory)
+                                       : NULL;
+    if (!part) {
+        error_set(&err, ST_NO_MEMORY, "out of memory for a part of the batch");
         return lack_memory(batch, &err);
     }
+    batch->parts[(batch->oldest + batch->n_parts) % MIP_BATCH_PARTS] = part;
     batch->n_parts++;
     return true;
 }
@@ -126,7 +127,7 @@ static bool make_do(struct mip_batch *batch, struct mip_part *part, const struct
         mip_part_close(part); /* it runs with fewer */
         return true;
     }
-    mip_part_end(part);
+    mip_part_free(part);
     batch->n_parts--;
     return lack_memory(batch, err);
 }

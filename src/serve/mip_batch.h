@@ -30,7 +30,7 @@ struct mip_batch {
     size_t n_pieces;
 
     /* the batch's own */
-    struct mip_part parts[MIP_BATCH_PARTS]; /* those under way are n_parts from `oldest` on */
+    struct mip_part *parts[MIP_BATCH_PARTS]; /* those under way are n_parts from `oldest` on */
     size_t oldest, n_parts;
     size_t n_taken; /* elements that are in parts, or were */
     struct mip_answer_writer writer;

@@ -266,6 +266,14 @@ enum { N_PLACES = sizeof(places) / sizeof(places[0]) };
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
+static int count_calls(const int64_t dims[2]) {
+    int n = 0;
+    for (int i = 0; i < seen.n_calls && i < MAX_CALLS; i++) {
+        n += memcmp(seen.dims[i], dims, sizeof(seen.dims[i])) == 0;
+    }
+    return n;
+}
+
 /* RIG_ROWS_MAX is the model's largest batch. */
 static void a_batch_is_cut_into_calls(void **state) {
     (void)state;
@@ -278,9 +286,8 @@ static void a_batch_is_cut_into_calls(void **state) {
         run(&packet);
         expect_echo(&packet, four, 1);
         assert_int_equal(seen.n_calls, (batch + 7) / 8);
-        for (int k = 0; k < seen.n_calls && k < MAX_CALLS; k++) {
-            assert_int_equal(seen.dims[k][0], k < batch / 8 ? 8 : batch % 8);
-        }
+        assert_int_equal(count_calls((int64_t[]){8, 4}), batch / 8);
+        assert_int_equal(count_calls((int64_t[]){batch % 8, 4}), batch % 8 > 0);
         close_packet(&packet);
     }
 }
@@ -315,8 +322,8 @@ static void shapes_part_a_batch(void **state) {
         run(&packet);
         expect_echo(&packet, widths, 8);
         assert_int_equal(seen.n_calls, 12);
-        for (int k = 0; k < seen.n_calls; k++) {
-            assert_memory_equal(seen.dims[k], calls[k % 4], sizeof(calls[0]));
+        for (size_t k = 0; k < 4; k++) { /* in which order they run is the scheduler's */
+            assert_int_equal(count_calls(calls[k]), 3);
         }
         close_packet(&packet);
     }

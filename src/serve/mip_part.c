@@ -1,15 +1,14 @@
-/* The life of a part: begun, closed, called, written, ended. */
+/* The life of a part: made, closed, called, written, freed. */
 #include "serve/mip_part.h"
 
 #include <assert.h>
 
 static void part_move(struct mip_part *part, enum mip_part_state to) {
     static const bool allowed[][MIP_PART_ANSWERED + 1] = {
-        [MIP_PART_FREE] = {[MIP_PART_GATHERING] = true},
-        [MIP_PART_GATHERING] = {[MIP_PART_CLOSED] = true, [MIP_PART_FREE] = true},
-        [MIP_PART_CLOSED] = {[MIP_PART_CALLED] = true, [MIP_PART_FREE] = true},
+        [MIP_PART_GATHERING] = {[MIP_PART_CLOSED] = true},
+        [MIP_PART_CLOSED] = {[MIP_PART_CALLED] = true},
         [MIP_PART_CALLED] = {[MIP_PART_ANSWERED] = true},
-        [MIP_PART_ANSWERED] = {[MIP_PART_FREE] = true},
+        [MIP_PART_ANSWERED] = {[MIP_PART_GATHERING] = false},
     };
     assert(allowed[part->state][to]);
     part->state = to;
@@ -21,18 +20,20 @@ static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "out of memory for a part of the batch");
 }
 
-enum status mip_part_begin(struct mip_part *part, struct mip_source *source, size_t first,
-                           size_t capacity, size_t memory_bytes, struct error *err) {
+struct mip_part *mip_part_new(struct mip_source *source, size_t first, size_t capacity,
+                              size_t memory_bytes) {
     size_t n = source->infer->n_inputs;
     struct arena *arena = arena_new(worker_arenas(source->worker), memory_bytes);
-    struct mip_part_input *inputs = arena ? arena_calloc(arena, n, sizeof(*inputs)) : NULL;
-    struct tensor *fresh = arena ? arena_calloc(arena, n, sizeof(*fresh)) : NULL;
+    struct mip_part *part = arena ? arena_alloc(arena, sizeof(*part)) : NULL;
+    struct mip_part_input *inputs = part ? arena_calloc(arena, n, sizeof(*inputs)) : NULL;
+    struct tensor *fresh = part ? arena_calloc(arena, n, sizeof(*fresh)) : NULL;
     if (!inputs || !fresh) {
         arena_free(arena);
-        return no_memory(err);
+        return NULL;
     }
-    part_move(part, MIP_PART_GATHERING);
+    /* Field by field: the call, and the texts of errors, are large and set by others. */
     part->source = source;
+    part->state = MIP_PART_GATHERING;
     part->arena = arena;
     part->inputs = inputs;
     part->fresh = fresh;
@@ -44,7 +45,7 @@ enum status mip_part_begin(struct mip_part *part, struct mip_source *source, siz
     part->error.status = ST_OK;
     part->rows = NULL;
     part->n_written = 0;
-    return ST_OK;
+    return part;
 }
 
 void mip_part_close(struct mip_part *part) {
@@ -174,13 +175,10 @@ bool mip_part_is_quiet(const struct mip_part *part) {
     return part->n_decoding == 0 && part->state != MIP_PART_CALLED;
 }
 
-void mip_part_end(struct mip_part *part) {
+void mip_part_free(struct mip_part *part) {
     assert(mip_part_is_quiet(part));
     if (part->state == MIP_PART_ANSWERED) {
         infer_response_release(&part->call.response);
     }
-    part_move(part, MIP_PART_FREE);
-    part->pictures = NULL;
-    arena_free(part->arena);
-    part->arena = NULL;
+    arena_free(part->arena); /* the part itself, too */
 }

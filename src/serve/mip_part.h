@@ -30,7 +30,6 @@ struct mip_source {
 
 /* part_move is the only one that changes it. */
 enum mip_part_state {
-    MIP_PART_FREE,      /* holds nothing */
     MIP_PART_GATHERING, /* takes elements; their pictures are being decoded already */
     MIP_PART_CLOSED,    /* takes no more; waits for its pictures, or to be submitted */
     MIP_PART_CALLED,    /* with the model */
@@ -55,6 +54,7 @@ struct mip_part_picture {
     bool done;
 };
 
+/* Lives in its own arena. */
 struct mip_part {
     struct call call;
     struct infer_request request;
@@ -73,11 +73,10 @@ struct mip_part {
     size_t n_written;
 };
 
-/* Begins a part with the element `first`, of at most `capacity` elements and (about)
- * `memory_bytes`. `part` is MIP_PART_FREE, which all zeroes are. Returns: ST_NO_MEMORY. */
-enum status mip_part_begin(struct mip_part *part, struct mip_source *source, size_t first,
-                           size_t capacity, size_t memory_bytes, struct error *err)
-    __attribute__((warn_unused_result));
+/* Makes a part that begins with the element `first`, of at most `capacity` elements and (about)
+ * `memory_bytes`. Returns: NULL when there is no memory. */
+struct mip_part *mip_part_new(struct mip_source *source, size_t first, size_t capacity,
+                              size_t memory_bytes);
 /* Takes the next element of the batch. It is not taken, and still to be done, when its shapes are
  * not those of the elements before it (`taken` false). Returns: what is wrong with an item;
  * ST_NO_MEMORY, and what was taken before stays good. */
@@ -92,7 +91,7 @@ bool mip_part_is_ready(const struct mip_part *part);
 enum status mip_part_submit(struct mip_part *part, struct error *err)
     __attribute__((warn_unused_result));
 /* Appends the outputs of the next element to the answer; `more`: there are further ones.
- * `may_view`: the part ends after the answer is sent. Returns: ST_BAD_OUTPUT, ST_NO_MEMORY. */
+ * `may_view`: the part is freed after the answer is sent. Returns: ST_BAD_OUTPUT, ST_NO_MEMORY. */
 enum status mip_part_write(struct mip_part *part, struct mip_answer_writer *writer, bool may_view,
                            bool *more, struct error *err) __attribute__((warn_unused_result));
 
@@ -100,7 +99,7 @@ enum status mip_part_write(struct mip_part *part, struct mip_answer_writer *writ
 void mip_part_cancel(struct mip_part *part);
 /* Does nobody else use it: no picture is being decoded, the model does not have it? */
 bool mip_part_is_quiet(const struct mip_part *part);
-/* Gives everything back; a quiet part only. */
-void mip_part_end(struct mip_part *part);
+/* Gives everything back, the answer's outputs too; a quiet part only. */
+void mip_part_free(struct mip_part *part);
 
 #endif
