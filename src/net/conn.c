@@ -187,6 +187,12 @@ void net_conn_timed_out(struct net_conn *conn, enum net_timeout timeout) {
         write_timed_out(conn);
         break;
     case NET_TIMEOUT_IDLE:
+        if (conn->protocol->on_drain) {
+            conn->protocol->on_drain(conn);
+        } else {
+            net_conn_close(conn);
+        }
+        break;
     case NET_TIMEOUT_LINGER:
     case NET_TIMEOUT_NONE:
         net_conn_close(conn);

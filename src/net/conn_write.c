@@ -138,6 +138,50 @@ void net_conn_send_small(struct net_conn *conn, struct str data) {
     }
 }
 
+/* ---- from where the bytes lie ---------------------------------------------------------------- */
+
+/* What the socket takes now; what is large often leaves in two or three pieces while the peer reads.
+ * Returns: a negative error that ends the connection, or 0. */
+static int send_now(struct net_conn *conn, struct net_outgoing *out) {
+    ssize_t n;
+    unsigned tries = 0;
+    do {
+        n = net_conn_try_write(conn, out->bufs, out->n);
+        outgoing_cut(out, n > 0 ? (size_t)n : 0);
+    } while (n > 0 && out->n_bytes > 0 && ++tries < MAX_TRIES);
+    return n < 0 ? (int)n : 0;
+}
+
+static void on_sent(uv_write_t *uv, int status) {
+    struct net_write *write = (struct net_write *)uv;
+    struct net_conn *conn = write->conn;
+    if (status == 0) {
+        metric_add(METRIC_SENT_BYTES_TOTAL, (int64_t)write->n_bytes);
+    }
+    conn->protocol->on_sent(conn);
+    if (status < 0) {
+        net_conn_close(conn);
+    }
+    net_conn_settle(conn);
+}
+
+bool net_conn_send(struct net_conn *conn, struct net_outgoing *out, struct net_write *write) {
+    assert(conn->phase == NET_OPEN);
+    int rc = send_now(conn, out);
+    if (rc == 0 && out->n_bytes == 0) {
+        return true;
+    }
+    if (rc == 0) {
+        write->conn = conn;
+        write->n_bytes = out->n_bytes;
+        rc = uv_write(&write->uv, &conn->uv.stream, out->bufs, out->n, on_sent);
+    }
+    if (rc < 0) {
+        net_conn_close(conn);
+    }
+    return false;
+}
+
 /* ---- one answer ------------------------------------------------------------------------------ */
 
 static void on_written(uv_write_t *write, int status) {
@@ -160,27 +204,21 @@ static void on_written(uv_write_t *write, int status) {
 
 bool net_call_send(struct net_call *call, struct net_outgoing *out) {
     struct net_conn *conn = call->conn;
-    ssize_t n;
-    unsigned tries = 0;
     net_conn_flush(conn);
     if (conn->phase == NET_CLOSED) {
         return false;
     }
-    /* What is large often leaves in two or three pieces while the peer reads. */
-    do {
-        n = net_conn_try_write(conn, out->bufs, out->n);
-        outgoing_cut(out, n > 0 ? (size_t)n : 0);
-    } while (n > 0 && out->n_bytes > 0 && ++tries < MAX_TRIES);
-    if (n >= 0 && out->n_bytes == 0) {
+    int rc = send_now(conn, out);
+    if (rc == 0 && out->n_bytes == 0) {
         return true;
     }
-    if (n >= 0) {
+    if (rc == 0) {
         call->writing_bytes = out->n_bytes;
         call->writing = true;
-        n = uv_write(&call->write, &conn->uv.stream, out->bufs, out->n, on_written);
-        call->writing = n == 0;
+        rc = uv_write(&call->write, &conn->uv.stream, out->bufs, out->n, on_written);
+        call->writing = rc == 0;
     }
-    if (n < 0) {
+    if (rc < 0) {
         net_conn_close(conn);
     }
     return false;

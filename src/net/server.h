@@ -84,6 +84,16 @@ struct net_protocol {
     void (*on_written)(struct net_call *call);   /* what net_call_send could not send at once */
     void (*on_call_gone)(struct net_call *call); /* of a handler that has not replied */
     void (*on_call_end)(struct net_call *call);  /* of one that has begun */
+    /* These may be NULL. */
+    /* The server drains, or the connection was idle for too long: it shall end as soon as nothing
+     * is under way. NULL: it is closed if it is idle. */
+    void (*on_drain)(struct net_conn *conn);
+    /* What net_conn_send could not send at once has left, or never will. The phase may be any. */
+    void (*on_sent)(struct net_conn *conn);
+    /* A turn ends. Returns: whether another one is wanted. */
+    bool (*on_turn)(struct net_shard *shard);
+    /* The shard's timer; net_shard_wake_at asks for it. */
+    void (*on_tick)(struct net_shard *shard, uint64_t now_ns);
 };
 
 struct net_conn {
@@ -301,5 +311,14 @@ bool net_conn_gather(struct net_conn *conn, const struct net_outgoing *out);
 ssize_t net_conn_try_write(struct net_conn *conn, uv_buf_t *bufs, unsigned n);
 /* Sends a few bytes: gathered, at once, or from a copy when the socket is full. */
 void net_conn_send_small(struct net_conn *conn, struct str data);
+/* A write of a connection that has several requests under way. */
+struct net_write {
+    uv_write_t uv;
+    struct net_conn *conn;
+    size_t n_bytes;
+};
+/* Sends from where the bytes lie. Returns: true when all of it is sent; else `write` and the bytes
+ * are kept until on_sent, or the connection is closed and nothing is kept. One at a time. */
+bool net_conn_send(struct net_conn *conn, struct net_outgoing *out, struct net_write *write);
 
 #endif

@@ -80,13 +80,19 @@ static bool has_unread(const struct net_conn *conn) {
     return uv_fileno(&conn->uv.handle, &fd) == 0 && recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
+static bool is_idle(const struct net_conn *conn) {
+    return conn->phase == NET_OPEN && conn->n_flushing == 0 && !conn->stash &&
+           conn->protocol->is_idle(conn);
+}
+
 static void run_drain(struct worker_msg *msg) {
     struct net_shard *shard =
         (struct net_shard *)(void *)((char *)msg - offsetof(struct net_shard, drain_msg));
     for (struct net_conn *conn = shard->conns; conn; conn = conn->next) {
-        bool idle = conn->phase == NET_OPEN && conn->n_flushing == 0 && !conn->stash &&
-                    conn->protocol->is_idle(conn);
-        if (idle && !has_unread(conn)) {
+        if (conn->phase == NET_OPEN && conn->protocol->on_drain) {
+            conn->protocol->on_drain(conn);
+            net_conn_settle(conn);
+        } else if (is_idle(conn) && !has_unread(conn)) {
             net_conn_close(conn);
         }
     }
@@ -107,9 +113,11 @@ static void run_stop(struct worker_msg *msg) {
 }
 
 static void turn_end(struct net_shard *shard) {
+    const struct net_protocol *protocol = shard->server->protocol;
     if (!shard->idling) {
         return;
     }
+    bool again = protocol->on_turn && protocol->on_turn(shard);
     net_shard_sweep(shard);
     while (shard->ready) {
         struct net_conn *conn = ready_take(shard);
@@ -117,8 +125,10 @@ static void turn_end(struct net_shard *shard) {
         net_conn_settle(conn);
         net_shard_sweep(shard);
     }
-    shard->idling = false;
-    uv_idle_stop(&shard->idle);
+    if (!again) {
+        shard->idling = false;
+        uv_idle_stop(&shard->idle);
+    }
     end_if_over(shard);
 }
 
@@ -172,6 +182,9 @@ static void on_timer(uv_timer_t *timer) {
         struct net_conn *conn =
             (struct net_conn *)(void *)((char *)due - offsetof(struct net_conn, timeout));
         net_conn_timed_out(conn, (enum net_timeout)due->klass);
+    }
+    if (shard->server->protocol->on_tick) {
+        shard->server->protocol->on_tick(shard, now_ns);
     }
     net_shard_wake_at(shard, body_pool_trim(&shard->pool, now_ns));
     net_shard_wake_at(shard, timeouts_next_ns(&shard->timeouts));
