@@ -1,31 +1,39 @@
 /* The head of a call and of its answer: fields gathered within a limit, read, and written. */
-#include <stdlib.h>
+#include <assert.h>
+#include <stdint.h>
 
-#include "loop/clock.h"
 #include "net/grpc_session.h"
 
 enum {
-    FIELD_OVERHEAD = 32, /* RFC 9113, 10.5.1: what a field counts for besides its bytes */
-    FAR_OVER = 8,        /* times the limit: not only refused, but the connection ended */
     FIRST_FIELDS = 16,
     MOST_FIELDS = 256,
-    STATUS_BYTES = 12,
+    OWN_FIELDS = 6,
+    SET_FIELDS = GRPC_MOST_SET,
     LAST_STATUS = 16,
 };
 
 /* ---- in -------------------------------------------------------------------------------------- */
 
-static bool keep(struct grpc_stream *stream, struct str name, struct str value) {
-    struct arena *arena = stream->call.arena;
-    if (stream->n_fields == stream->cap_fields) {
-        size_t cap = stream->cap_fields ? stream->cap_fields * 2 : FIRST_FIELDS;
-        struct grpc_field *fields = arena_realloc(
-            arena, stream->fields, stream->cap_fields * sizeof *fields, cap * sizeof *fields);
-        if (!fields) {
-            return false;
-        }
+/* Room for one more. */
+static bool make_room(struct grpc_stream *stream) {
+    if (stream->n_fields < stream->cap_fields) {
+        return true;
+    }
+    size_t cap = stream->cap_fields ? stream->cap_fields * 2 : FIRST_FIELDS;
+    struct grpc_field *fields =
+        arena_realloc(stream->call.arena, stream->fields, stream->cap_fields * sizeof(*fields),
+                      cap * sizeof(*fields));
+    if (fields) {
         stream->fields = fields;
         stream->cap_fields = cap;
+    }
+    return fields != NULL;
+}
+
+static bool keep(struct grpc_stream *stream, struct str name, struct str value) {
+    struct arena *arena = stream->call.arena;
+    if (stream->n_fields == MOST_FIELDS || !make_room(stream)) {
+        return false;
     }
     struct grpc_field field = {arena_dup(arena, name), arena_dup(arena, value)};
     stream->fields[stream->n_fields] = field;
@@ -48,38 +56,20 @@ static bool keep_pseudo(struct grpc_stream *stream, struct str name, struct str 
     return !where || where->ptr;
 }
 
-bool grpc_head_add(struct grpc_stream *stream, struct str name, struct str value) {
-    size_t limit = stream->core->options->limits.max_header_bytes;
-    stream->head_bytes += name.len + value.len + FIELD_OVERHEAD;
-    if (stream->head_bytes > limit || stream->n_fields == MOST_FIELDS) {
-        stream->head_over = true;
-        return stream->head_bytes <= limit * FAR_OVER;
-    }
-    bool kept = name.len > 0 && name.ptr[0] == ':' ? keep_pseudo(stream, name, value)
-                                                   : keep(stream, name, value);
+void grpc_head_add(struct grpc_stream *stream, struct str name, struct str value) {
+    bool pseudo = name.len > 0 && name.ptr[0] == ':';
+    bool kept = pseudo ? keep_pseudo(stream, name, value) : keep(stream, name, value);
     stream->head_over = stream->head_over || !kept;
-    return true;
-}
-
-static const struct grpc_method *find_method(const struct grpc_server_options *options,
-                                             struct str path) {
-    for (size_t i = 0; i < options->n_methods; i++) {
-        if (str_is(path, options->methods[i].path)) {
-            return &options->methods[i];
-        }
-    }
-    return NULL;
 }
 
 /* gRPC over HTTP2, "Requests": what is no gRPC call is told so in HTTP's own words. */
-static enum status check_http(const struct grpc_stream *stream, int *http, struct error *err) {
+static enum status check_http(struct grpc_stream *stream, struct error *err) {
     if (!str_is(stream->http_method, "POST")) {
-        *http = 405;
+        grpc_set_field(&stream->call, STR("allow"), STR("POST"));
         return error_set(err, ST_METHOD_NOT_ALLOWED, "expected POST, got %.*s",
                          STR_ARG(stream->http_method));
     }
     if (!grpc_content_type_ok(grpc_find(&stream->call, "content-type", NULL))) {
-        *http = 415;
         return error_set(err, ST_UNKNOWN_ENCODING, "expected the content type application/grpc");
     }
     return ST_OK;
@@ -114,7 +104,7 @@ static enum status read_timeout(struct grpc_stream *stream, struct error *err) {
                          "got \"%.*s\"",
                          STR_ARG(text));
     }
-    uint64_t now_ns = clock_now_ns();
+    uint64_t now_ns = grpc_core_now(stream->core);
     stream->call.deadline_ns = ns < UINT64_MAX - now_ns ? now_ns + ns : UINT64_MAX;
     return ST_OK;
 }
@@ -139,16 +129,18 @@ enum status grpc_head_check(struct grpc_stream *stream, int *http, struct error 
     call->n_fields = stream->n_fields;
     if (stream->head_over) {
         return error_set(err, ST_HEADER_TOO_LARGE,
-                         "the metadata has more than %zu bytes (--max-header-size) or %d fields",
+                         "expected metadata of at most %zu bytes (--max-header-size) and %d fields",
                          stream->core->options->limits.max_header_bytes, (int)MOST_FIELDS);
     }
-    enum status st = check_http(stream, http, err);
+    enum status st = check_http(stream, err);
     if (st != ST_OK) {
+        *http = status_http(st);
         return st;
     }
-    call->method = find_method(stream->core->options, stream->path);
+    call->method = grpc_core_find(stream->core, stream->path);
     if (!call->method) {
-        return error_set(err, ST_UNSUPPORTED, "there is no method %.*s", STR_ARG(stream->path));
+        return error_set(err, ST_UNSUPPORTED, "there is no method %.*s here",
+                         STR_ARG(stream->path));
     }
     st = read_codings(stream, err);
     if (st == ST_OK) {
@@ -159,29 +151,31 @@ enum status grpc_head_check(struct grpc_stream *stream, int *http, struct error 
 
 /* ---- out ------------------------------------------------------------------------------------- */
 
-static nghttp2_nv nv_of(struct str name, struct str value) {
-    /* nghttp2's type has no const; it copies what it keeps. */
-    return (nghttp2_nv){.name = (uint8_t *)(uintptr_t)name.ptr,
-                        .value = (uint8_t *)(uintptr_t)value.ptr,
-                        .namelen = name.len,
-                        .valuelen = value.len};
-}
-
-enum { OWN_FIELDS = 6, SET_FIELDS = 32 };
-
 struct head {
-    nghttp2_nv nv[OWN_FIELDS + SET_FIELDS];
     size_t n;
-    char status[STATUS_BYTES];
+    char status[4]; /* :status */
+    nghttp2_nv nv[OWN_FIELDS + 2 * SET_FIELDS];
 };
 
-static void add(struct head *head, struct str name, struct str value) {
-    head->nv[head->n++] = nv_of(name, value);
+static_assert(OWN_FIELDS >= 5, ":status, content-type, grpc-encoding, grpc-status, grpc-message");
+
+static void add(struct head *head, struct str name, struct str value, unsigned flags) {
+    /* nghttp2's type has no const; it copies what it keeps, but for what is ours for ever. */
+    head->nv[head->n++] = (nghttp2_nv){.name = (uint8_t *)(uintptr_t)name.ptr,
+                                       .value = (uint8_t *)(uintptr_t)value.ptr,
+                                       .namelen = name.len,
+                                       .valuelen = value.len,
+                                       .flags = (uint8_t)flags};
 }
+
+enum {
+    OURS = NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE,
+    OUR_NAME = NGHTTP2_NV_FLAG_NO_COPY_NAME,
+};
 
 static void add_fields(struct head *head, const struct grpc_field *fields, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        add(head, fields[i].name, fields[i].value);
+        add(head, fields[i].name, fields[i].value, 0);
     }
 }
 
@@ -189,47 +183,55 @@ static void add_status(struct grpc_stream *stream, struct head *head) {
     static const char *const codes[] = {"0", "1",  "2",  "3",  "4",  "5",  "6",  "7", "8",
                                         "9", "10", "11", "12", "13", "14", "15", "16"};
     int code = stream->status >= 0 && stream->status <= LAST_STATUS ? stream->status : 2;
-    add(head, STR("grpc-status"), str_of(codes[code]));
+    add(head, STR("grpc-status"), str_of(codes[code]), OURS);
     if (stream->message.len > 0) {
         struct buf text;
         buf_init(&text, stream->call.arena, stream->message.len);
         grpc_message_print(&text, stream->message);
         if (!text.failed) {
-            add(head, STR("grpc-message"), buf_str(&text));
+            add(head, STR("grpc-message"), buf_str(&text), OUR_NAME);
         }
     }
     add_fields(head, stream->trailers, stream->n_trailers);
 }
 
-void grpc_head_submit(struct grpc_stream *stream, bool trailers_only, int http) {
-    struct head head = {.n = 0};
+static void add_http_status(struct head *head, int http) {
     unsigned value = (unsigned)http;
-    head.status[0] = (char)('0' + value / 100 % 10);
-    head.status[1] = (char)('0' + value / 10 % 10);
-    head.status[2] = (char)('0' + value % 10);
-    add(&head, STR(":status"), str_make(head.status, 3));
+    head->status[0] = (char)('0' + value / 100 % 10);
+    head->status[1] = (char)('0' + value / 10 % 10);
+    head->status[2] = (char)('0' + value % 10);
+    add(head, STR(":status"), str_make(head->status, 3), OUR_NAME);
+}
+
+static void add_grpc_head(struct grpc_stream *stream, struct head *head, bool trailers_only) {
+    add(head, STR("content-type"), STR("application/grpc"), OURS);
+    if (trailers_only) {
+        add_status(stream, head);
+    } else if (stream->answer_coding != HTTP_IDENTITY) {
+        add(head, STR("grpc-encoding"), str_of(grpc_coding_name(stream->answer_coding)), OURS);
+    }
+}
+
+void grpc_head_submit(struct grpc_stream *stream, bool trailers_only, int http) {
+    struct head head;
+    head.n = 0;
+    add_http_status(&head, http);
     if (http == 200) {
-        add(&head, STR("content-type"), STR("application/grpc"));
-        if (stream->answer_coding != HTTP_IDENTITY && !trailers_only) {
-            add(&head, STR("grpc-encoding"), str_of(grpc_coding_name(stream->answer_coding)));
-        }
-        add_fields(&head, stream->set, stream->n_set);
+        add_grpc_head(stream, &head, trailers_only);
     }
-    if (trailers_only && http == 200) {
-        add_status(stream, &head);
-    }
-    stream->submitted = true;
+    add_fields(&head, stream->set, stream->n_set);
     nghttp2_data_provider provider = grpc_send_provider(stream);
     int code = nghttp2_submit_response(stream->session->h2, stream->id, head.nv, head.n,
                                        trailers_only ? NULL : &provider);
     if (code != 0) {
-        stream->session->failed = true;
+        grpc_session_fail(stream->session, NGHTTP2_INTERNAL_ERROR, nghttp2_strerror(code));
     }
-    stream->core->ask_turn(stream->core, stream->session);
+    grpc_core_ask(stream->core, stream->session);
 }
 
 int grpc_head_submit_trailers(struct grpc_stream *stream) {
-    struct head head = {.n = 0};
+    struct head head;
+    head.n = 0;
     add_status(stream, &head);
     return nghttp2_submit_trailer(stream->session->h2, stream->id, head.nv, head.n);
 }
@@ -238,9 +240,9 @@ static void set(struct grpc_stream *stream, struct grpc_field **fields, size_t *
                 struct str value) {
     struct arena *arena = stream->call.arena;
     if (!*fields) {
-        *fields = arena_calloc(arena, SET_FIELDS / 2, sizeof **fields);
+        *fields = arena_calloc(arena, SET_FIELDS, sizeof(**fields));
     }
-    if (!*fields || *n == SET_FIELDS / 2) {
+    if (!*fields || *n == SET_FIELDS) {
         return;
     }
     struct buf text;

@@ -91,7 +91,9 @@ void grpc_send(struct grpc_call *call, const struct piece *pieces, size_t n_piec
 /* Bytes queued and not yet taken by the connection: who streams much waits for GRPC_WRITABLE. */
 size_t grpc_queued_bytes(const struct grpc_call *call);
 /* Fields of the answer's head, before the first grpc_send; of its trailers, before grpc_finish.
- * Copied. A name that ends in "-bin" is encoded. */
+ * Copied; those over the first GRPC_MOST_SET of each are dropped. A name (lower case) that ends in
+ * "-bin" is encoded; another value must be what HTTP allows. */
+enum { GRPC_MOST_SET = 32 };
 void grpc_set_field(struct grpc_call *call, struct str name, struct str value);
 void grpc_set_trailer(struct grpc_call *call, struct str name, struct str value);
 /* Ends the call with grpc-status status_grpc(err->status) and its text; NULL: OK. Exactly once. */

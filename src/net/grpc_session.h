@@ -2,9 +2,13 @@
  * I/O: bytes go in (grpc_session_receive), events go to the methods, bytes come out
  * (grpc_session_output); sockets are grpc_server.c's. For the grpc_*.c files of this room only.
  *
- * Who may free what: a stream is freed by grpc_core_sweep, which runs when no callback of nghttp2
- * and no step of a method is on the stack, once the method has finished it, nghttp2 has closed it,
- * and no byte of it is on its way to the socket. */
+ * What runs inside what: methods' steps run inside nghttp2's callbacks, and what they call submits
+ * to nghttp2 right there, which it allows. Two things never happen while one of its callbacks or a
+ * step is on the stack: nghttp2 is not told to end the session (grpc_session_fail waits for
+ * receive or output to return), and nothing is freed.
+ *
+ * Who may free what: a stream is freed by grpc_core_sweep, once its method has finished it, nghttp2
+ * has closed it, and no byte of it is on its way to the socket. */
 #ifndef SLUICE_NET_GRPC_SESSION_H
 #define SLUICE_NET_GRPC_SESSION_H
 
@@ -17,7 +21,10 @@
 #include "loop/deadlines.h"
 #include "net/body.h"
 #include "net/grpc_server.h"
+#include "net/grpc_stash.h"
 #include "net/h2_abuse.h"
+#include "net/h2_preface.h"
+#include "net/timeouts.h"
 #include "wire/grpc_text.h"
 
 struct grpc_session;
@@ -26,8 +33,22 @@ struct grpc_session;
 struct grpc_in {
     struct grpc_message message;
     struct body body;
+    char *beginning; /* what has come before the body can be placed */
+    size_t n_beginning;
     bool own_arena;
-    bool freed;
+};
+
+/* A method's path with its length, which is what mostly tells two of them apart. */
+struct grpc_route {
+    struct str path;
+    const struct grpc_method *method;
+};
+
+/* What a stream waits for, with a bound; an index of the core's timeouts. */
+enum grpc_wait {
+    GRPC_WAIT_MESSAGE, /* more of a message */
+    GRPC_WAIT_WINDOW,  /* the client to take more of the answer */
+    GRPC_WAIT_NOTHING,
 };
 
 /* What all connections of a worker share. */
@@ -35,14 +56,22 @@ struct grpc_core {
     const struct grpc_server_options *options;
     struct worker *worker;
     struct body_pool *pool;
+    struct grpc_route *routes; /* as many as methods */
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *option;
     struct deadlines deadlines;
-    struct grpc_stream *ended; /* to be looked at by the next sweep */
-    size_t n_streams;          /* alive, whether or not their connection is */
-    _Atomic uint64_t *n_calls; /* in flight, for others to see */
+    struct timeouts timeouts;
+    uint64_t now_ns;                         /* while `running` */
+    bool running;                            /* receive, output or tick is on the stack */
+    struct grpc_stream *ended;               /* to be looked at by the next sweep */
+    struct grpc_session *dirty, *dirty_last; /* have something to say, or are over */
+    struct grpc_output *spare;               /* one that nobody fills */
+    size_t *n_alive;                         /* calls, whether or not their connection is */
+    _Atomic uint64_t *n_calls;               /* in flight, for others to see */
     /* Something is to be written, or swept, when this turn ends. */
-    void (*ask_turn)(struct grpc_core *core, struct grpc_session *session);
+    void (*ask_turn)(struct grpc_core *core);
+    /* A call, or (`whole`) the connection, was refused. May be NULL. */
+    void (*on_refused)(struct grpc_session *session, const struct error *err, bool whole);
     void *cookie;
 };
 
@@ -61,9 +90,25 @@ struct grpc_outgoing {
 /* How far the receiving of messages is. */
 enum grpc_receiving {
     GRPC_RECEIVING_PREFIX,
+    GRPC_RECEIVING_BEGINNING, /* as much as tells where it goes */
     GRPC_RECEIVING_BODY,
     GRPC_RECEIVED,      /* a whole message waits for the method */
     GRPC_RECEIVING_END, /* no more, or not wanted */
+};
+
+/* How far the answer is. grpc_stream.c's setter is the only one that changes it. */
+enum grpc_answer {
+    GRPC_ANSWER_NONE,   /* nothing was said */
+    GRPC_ANSWER_OPEN,   /* its head is with nghttp2; messages follow */
+    GRPC_ANSWER_ENDING, /* the status is decided; it leaves behind what is queued */
+    GRPC_ANSWER_SENT,   /* END_STREAM is with the connection */
+};
+
+/* Whose call it is. */
+enum grpc_hold {
+    GRPC_UNSEEN, /* no method has seen it: no event is owed */
+    GRPC_HELD,   /* from GRPC_BEGIN to grpc_finish */
+    GRPC_LET_GO, /* GRPC_END is owed */
 };
 
 struct grpc_stream {
@@ -73,105 +118,137 @@ struct grpc_stream {
     struct grpc_stream *prev, *next; /* of the session */
     struct grpc_stream *ended_next;
     int32_t id;
+    uint8_t hold;   /* enum grpc_hold */
+    uint8_t answer; /* enum grpc_answer */
     struct deadline deadline;
+    struct timeout timeout; /* enum grpc_wait */
     /* the head, while it comes */
     struct grpc_field *fields;
     size_t n_fields, cap_fields;
-    size_t head_bytes;
-    struct str http_method, path, content_type;
+    struct str http_method, path;
     /* messages in */
     enum http_coding coding; /* of compressed ones */
     enum grpc_receiving receiving;
     char prefix[GRPC_PREFIX_BYTES];
     size_t prefix_len;
-    struct grpc_in *in; /* the message at hand */
-    char *stash;        /* bytes behind it, while it waits */
-    size_t stash_at, stash_len, stash_cap;
-    unsigned n_wanted; /* messages the method asked for */
+    struct grpc_in *in;      /* the message at hand */
+    struct grpc_stash stash; /* bytes behind it, while it waits */
+    unsigned n_wanted;       /* messages the method asked for */
     /* messages out */
     struct grpc_outgoing *out, *out_last;
     size_t out_piece, out_at; /* how far the first one has been collected */
     size_t out_bytes;
+    size_t promised;   /* of them, in a frame whose head nghttp2 has made already */
+    unsigned n_flying; /* messages of which bytes are on their way to the socket */
     enum http_coding answer_coding;
     struct grpc_field *set, *trailers; /* of the method's, copied */
     size_t n_set, n_trailers;
     int status; /* grpc-status */
     struct str message;
     bool head_over;    /* oversized, told to the client */
-    bool begun;        /* the method has seen it */
     bool remote_ended; /* END_STREAM came */
     bool half_closed;  /* ... and the method knows */
-    bool ending;       /* the status is decided */
-    bool finished;     /* grpc_finish was called, or the method never saw the call */
-    bool submitted;    /* an answer's head is with nghttp2 */
     bool deferred;     /* nghttp2 waits for more to send */
-    bool answered;     /* END_STREAM was sent */
+    bool served;       /* a message was sent, or the status: a reset is no abuse */
+    bool broken;       /* a message could not be sent: a reset is on its way */
     bool closed;       /* by nghttp2, or with the connection */
-    bool over;         /* GRPC_END was given */
     bool sweeping;     /* in core->ended */
     bool counted;
-    bool in_read; /* messages are being handed over: on the stack */
+    bool giving;   /* messages are being handed over: on the stack */
+    bool stepping; /* the method's step is on the stack */
 };
 
 struct grpc_session {
     struct grpc_core *core;
-    nghttp2_session *h2;
-    struct grpc_stream *streams;
-    size_t n_streams;
+    nghttp2_session *h2;         /* NULL: closed */
+    struct grpc_stream *streams; /* all that are alive, closed ones too */
+    size_t n_alive;
+    size_t n_open;               /* of them, not closed */
+    struct grpc_stream *heading; /* whose head is being read */
+    size_t head_bytes;           /* of that head, or of trailers */
+    struct h2_preface preface;
     struct h2_bucket control, resets;
     struct grpc_outgoing *sent; /* collected for the write at hand; released when it is done */
-    bool writing;               /* what was collected has not left yet */
-    bool draining;
-    bool failed; /* a call of nghttp2 said so: the connection ends after what it has to say */
-    bool asked;  /* a turn was asked for; the driver's to clear */
     struct grpc_output *output; /* while collecting */
-    void *owner;                /* the driver's */
+    struct grpc_session *dirty_next;
+    struct str plain;    /* is said instead of HTTP/2, then the connection ends */
+    uint32_t error_code; /* of HTTP/2, while `failing` */
+    bool plain_said;
+    bool greeted;      /* the client's first SETTINGS came */
+    bool in_head;      /* a header block has begun and not ended */
+    bool spoke;        /* HEADERS or DATA were sent since the last PING came */
+    bool writing;      /* what was collected has not left yet */
+    bool draining;     /* the client was told that the end is near */
+    bool said_goodbye; /* ... and which calls were the last */
+    bool failing;      /* nothing more is read; the connection ends after what it has to say */
+    bool told;         /* nghttp2 knows */
+    bool dirty;
 };
 
 /* ---- grpc_core.c ----------------------------------------------------------------------------- */
 
-/* Fills in zeroed memory, in which pool, n_calls, ask_turn and cookie are set. Returns:
- * ST_NO_MEMORY. Owns: grpc_core_fini. */
+/* Fills in zeroed memory, in which pool, n_alive, n_calls, ask_turn, on_refused and cookie are set.
+ * Returns: ST_NO_MEMORY. Owns: grpc_core_fini. */
 enum status grpc_core_init(struct grpc_core *core, const struct grpc_server_options *options,
                            struct worker *worker, struct error *err)
     __attribute__((warn_unused_result));
 void grpc_core_fini(struct grpc_core *core);
+/* The time: as of the beginning of what is on the stack, where that is one of ours. */
+uint64_t grpc_core_now(const struct grpc_core *core);
+/* Asks for a turn, for the session (NULL: for the core only). */
+void grpc_core_ask(struct grpc_core *core, struct grpc_session *session);
+/* Takes all sessions that asked, as a list by dirty_next; the caller clears `dirty`. */
+struct grpc_session *grpc_core_take_dirty(struct grpc_core *core);
+/* Forgets that it asked. */
+void grpc_core_forget(struct grpc_core *core, struct grpc_session *session);
 /* Frees what is over. No callback that knows a stream may be on the stack. */
 void grpc_core_sweep(struct grpc_core *core);
-/* Cancels calls whose deadline has passed. Returns: when to come again; UINT64_MAX: never. */
-uint64_t grpc_core_tick(struct grpc_core *core, uint64_t now_ns);
+/* Cancels calls whose deadline has passed, or that wait for too long. */
+void grpc_core_tick(struct grpc_core *core, uint64_t now_ns);
+/* Returns: when to tick; UINT64_MAX: never. */
+uint64_t grpc_core_next_ns(const struct grpc_core *core);
+const struct grpc_method *grpc_core_find(const struct grpc_core *core, struct str path);
 
 /* ---- grpc_session.c: a connection ------------------------------------------------------------ */
-
-/* Returns: NULL when out of memory. */
-nghttp2_session_callbacks *grpc_session_callbacks(void);
 
 /* Returns: ST_NO_MEMORY. Owns: grpc_session_close. */
 enum status grpc_session_open(struct grpc_core *core, struct grpc_session *session,
                               struct error *err) __attribute__((warn_unused_result));
-/* Bytes from the peer, all of them. Returns: ST_BAD_REQUEST when it is not to be served any more:
- * what output has is sent, then it is closed. */
-enum status grpc_session_receive(struct grpc_session *session, struct str data, struct error *err)
-    __attribute__((warn_unused_result));
-/* No new calls from now on; those at hand go on. */
+/* Bytes from the peer, all of them. */
+void grpc_session_receive(struct grpc_session *session, struct str data);
+/* Says that the end is near, lets calls at hand go on, and ends as soon as there are none. */
 void grpc_session_drain(struct grpc_session *session);
-/* GOAWAY with NO_ERROR, to close an idle connection. */
-void grpc_session_say_goodbye(struct grpc_session *session);
+/* GOAWAY with `err`, before anything was said: this connection is not served. */
+void grpc_session_refuse(struct grpc_session *session, const struct error *err);
+/* Ends the connection with an error code of HTTP/2, from anywhere. */
+void grpc_session_fail(struct grpc_session *session, uint32_t code, const char *why);
+/* Hands to nghttp2 what its callbacks may not: that the session failed. */
+void grpc_session_tell(struct grpc_session *session);
+/* May more be read? Not from a peer who takes no answers. */
+bool grpc_session_wants_input(const struct grpc_session *session);
+/* Is there something to collect? */
+bool grpc_session_has_output(const struct grpc_session *session);
 /* Nothing is under way and nothing more will be said. */
 bool grpc_session_is_over(const struct grpc_session *session);
-/* The connection is gone: cancels all calls. */
+/* The connection is gone: cancels all calls. What was collected is still the socket's, until
+ * grpc_session_written. */
 void grpc_session_close(struct grpc_session *session);
+
+/* ---- grpc_frames.c: what nghttp2 calls ------------------------------------------------------- */
+
+/* Returns: NULL when out of memory. */
+nghttp2_session_callbacks *grpc_frames_callbacks(void);
 
 /* ---- grpc_output.c: bytes out ---------------------------------------------------------------- */
 
-enum { GRPC_OUTPUT_PIECES = 256, GRPC_OUTPUT_BYTES = 32768, GRPC_OUTPUT_COPY = 1024 };
+enum { GRPC_OUTPUT_PIECES = 256, GRPC_OUTPUT_BYTES = 65536 };
 
 /* What is to be written next: `n` pieces; small things lie in `bytes`. */
 struct grpc_output {
     struct piece pieces[GRPC_OUTPUT_PIECES];
     size_t n;
-    size_t n_bytes;
     size_t used; /* of bytes */
+    size_t n_copied;
     char bytes[GRPC_OUTPUT_BYTES];
 };
 
@@ -184,8 +261,6 @@ void grpc_session_written(struct grpc_session *session);
  * there is no room for it now. */
 bool grpc_output_data(struct grpc_output *output, struct grpc_stream *stream, const uint8_t *head,
                       size_t n_bytes);
-/* Is there something to collect? */
-bool grpc_session_has_output(const struct grpc_session *session);
 
 /* ---- grpc_stream.c: a call's life ------------------------------------------------------------ */
 
@@ -193,24 +268,28 @@ bool grpc_session_has_output(const struct grpc_session *session);
 struct grpc_stream *grpc_stream_new(struct grpc_session *session, int32_t id);
 /* Tells the method that it is over. */
 void grpc_stream_free(struct grpc_stream *stream);
+bool grpc_stream_is_over(const struct grpc_stream *stream);
+void grpc_stream_set_answer(struct grpc_stream *stream, enum grpc_answer answer);
+void grpc_stream_step(struct grpc_stream *stream, enum grpc_event event);
 /* The method sees the call. */
 void grpc_stream_give(struct grpc_stream *stream);
 /* The head is complete: begins the call, or answers why not. */
 void grpc_stream_begin(struct grpc_stream *stream);
-/* Nobody waits any more. */
-void grpc_stream_cancel(struct grpc_stream *stream, enum status status, const char *why);
+/* Nobody waits any more, or it can't go on: ends it with `err`, and tells the method. */
+void grpc_stream_cancel(struct grpc_stream *stream, const struct error *err);
+/* Its time is over (core->timeouts). */
+void grpc_stream_timed_out(struct grpc_stream *stream, enum grpc_wait wait);
 /* nghttp2 has closed it, or the connection is gone. */
 void grpc_stream_closed(struct grpc_stream *stream);
-/* An answer before, or without, the method. */
-void grpc_stream_refuse(struct grpc_stream *stream, const struct error *err);
 /* Has the sweep look at it. */
 void grpc_stream_ask_sweep(struct grpc_stream *stream);
-void grpc_stream_step(struct grpc_stream *stream, enum grpc_event event);
+/* Arms the timeout for what it waits for now. */
+void grpc_stream_await(struct grpc_stream *stream);
 
 /* ---- grpc_head.c: fields in and out ---------------------------------------------------------- */
 
-/* Returns: false when the field does not fit. */
-bool grpc_head_add(struct grpc_stream *stream, struct str name, struct str value);
+/* Keeps a field of the head. */
+void grpc_head_add(struct grpc_stream *stream, struct str name, struct str value);
 /* Reads what the head says of the call. Returns: ST_…, what is wrong. `http` is the HTTP status of
  * what is no gRPC at all, else 200. */
 enum status grpc_head_check(struct grpc_stream *stream, int *http, struct error *err)
@@ -230,16 +309,23 @@ void grpc_receive_end(struct grpc_stream *stream);
 void grpc_receive_deliver(struct grpc_stream *stream);
 /* Nothing more is wanted; lets go of what is there. */
 void grpc_receive_stop(struct grpc_stream *stream);
+/* Bytes are missing that only the client can send. */
+bool grpc_receive_waits(const struct grpc_stream *stream);
 
 /* ---- grpc_send.c: messages out --------------------------------------------------------------- */
 
 nghttp2_data_provider grpc_send_provider(struct grpc_stream *stream);
+/* nghttp2 shall ask again. */
+void grpc_send_resume(struct grpc_stream *stream);
 /* The bytes to be collected next, not past the end of a piece. */
 struct piece grpc_send_next(const struct grpc_stream *stream);
 /* So many of them were. */
 void grpc_send_advance(struct grpc_stream *stream, size_t n_bytes);
-/* Lets go of what is queued and of which nothing was collected. */
+/* Has a part of a message left, or been promised to nghttp2? No status can follow that. */
+bool grpc_send_is_in_message(const struct grpc_stream *stream);
+/* Lets go of what is queued; of what is on its way to the socket, when it has left. */
 void grpc_send_drop(struct grpc_stream *stream);
-void grpc_outgoing_release(struct grpc_outgoing *list);
+/* What was collected has left: releases it, and tells the methods that wait for that. */
+void grpc_send_left(struct grpc_outgoing *list);
 
 #endif

@@ -1,18 +1,16 @@
-/* A call's life: begun by its head, ended by whichever of its three parties (method, client,
- * deadline) is first, freed when all are through with it. */
+/* A call's life: begun by its head, ended by whichever of its three parties (method, client, time)
+ * is first, freed when all are through with it. */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/metric.h"
-#include "loop/clock.h"
 #include "net/grpc_session.h"
-
-enum { CANCELLED_CODE = NGHTTP2_CANCEL };
 
 struct grpc_stream *grpc_stream_new(struct grpc_session *session, int32_t id) {
     struct grpc_core *core = session->core;
     struct arena *arena =
         arena_new(worker_arenas(core->worker), (size_t)core->options->limits.request_memory_bytes);
-    struct grpc_stream *stream = arena ? arena_calloc(arena, 1, sizeof *stream) : NULL;
+    struct grpc_stream *stream = arena ? arena_calloc(arena, 1, sizeof(*stream)) : NULL;
     if (!stream) {
         arena_free(arena);
         return NULL;
@@ -22,31 +20,33 @@ struct grpc_stream *grpc_stream_new(struct grpc_session *session, int32_t id) {
     stream->id = id;
     stream->call.arena = arena;
     stream->call.worker = core->worker;
-    stream->finished = true; /* until a method has it */
     stream->next = session->streams;
     if (stream->next) {
         stream->next->prev = stream;
     }
     session->streams = stream;
-    session->n_streams++;
-    core->n_streams++;
-    metric_add(METRIC_ARENAS, 1);
+    session->n_alive++;
+    session->n_open++;
+    ++*core->n_alive;
     return stream;
 }
 
-/* Leaves the session, which may be gone before the call is over. */
+/* Leaves the session, unless that was closed before. */
 static void unlink_stream(struct grpc_stream *stream) {
     struct grpc_session *session = stream->session;
     if (!session) {
         return;
     }
-    struct grpc_stream **before = stream->prev ? &stream->prev->next : &session->streams;
-    *before = stream->next;
+    *(stream->prev ? &stream->prev->next : &session->streams) = stream->next;
     if (stream->next) {
         stream->next->prev = stream->prev;
     }
-    session->n_streams--;
+    session->n_alive--;
     stream->session = NULL;
+}
+
+bool grpc_stream_is_over(const struct grpc_stream *stream) {
+    return stream->hold != GRPC_HELD && stream->closed && stream->n_flying == 0;
 }
 
 void grpc_stream_ask_sweep(struct grpc_stream *stream) {
@@ -55,30 +55,61 @@ void grpc_stream_ask_sweep(struct grpc_stream *stream) {
         stream->ended_next = stream->core->ended;
         stream->core->ended = stream;
     }
-    stream->core->ask_turn(stream->core, stream->session);
-}
-
-void grpc_stream_step(struct grpc_stream *stream, enum grpc_event event) {
-    stream->call.method->step(&stream->call, event);
+    grpc_core_ask(stream->core, stream->session);
 }
 
 void grpc_stream_free(struct grpc_stream *stream) {
     struct grpc_core *core = stream->core;
-    grpc_receive_stop(stream);
-    grpc_send_drop(stream);
+    assert(grpc_stream_is_over(stream) && !stream->sweeping && !stream->out);
     unlink_stream(stream);
-    deadlines_remove(&core->deadlines, &stream->deadline);
-    if (stream->begun) {
+    if (stream->hold == GRPC_LET_GO) {
         grpc_stream_step(stream, GRPC_END);
     }
     if (stream->counted) {
         atomic_fetch_sub_explicit(core->n_calls, 1, memory_order_relaxed);
         metric_add(METRIC_REQUESTS_IN_FLIGHT, -1);
+    }
+    --*core->n_alive;
+    arena_free(stream->call.arena); /* with the stream itself */
+}
+
+/* ---- states ---------------------------------------------------------------------------------- */
+
+#define FROM(answer) (1u << GRPC_ANSWER_##answer)
+
+void grpc_stream_set_answer(struct grpc_stream *stream, enum grpc_answer answer) {
+    static const unsigned PREDECESSORS[] = {
+        [GRPC_ANSWER_NONE] = 0,
+        [GRPC_ANSWER_OPEN] = FROM(NONE),
+        [GRPC_ANSWER_ENDING] = FROM(NONE) | FROM(OPEN),
+        [GRPC_ANSWER_SENT] = FROM(ENDING),
+    };
+    assert(PREDECESSORS[answer] & (1u << stream->answer));
+    if (answer == GRPC_ANSWER_ENDING && stream->counted) {
         metric_add(METRIC_REQUESTS_TOTAL, 1);
     }
-    core->n_streams--;
-    metric_add(METRIC_ARENAS, -1);
-    arena_free(stream->call.arena); /* with the stream itself */
+    stream->answer = (uint8_t)answer;
+}
+
+void grpc_stream_await(struct grpc_stream *stream) {
+    struct timeouts *timeouts = &stream->core->timeouts;
+    bool sends = stream->out_bytes > 0 || stream->answer == GRPC_ANSWER_ENDING;
+    if (!stream->closed && (sends || grpc_receive_waits(stream))) {
+        timeouts_arm(timeouts, &stream->timeout, sends ? GRPC_WAIT_WINDOW : GRPC_WAIT_MESSAGE,
+                     grpc_core_now(stream->core));
+    } else {
+        timeouts_disarm(timeouts, &stream->timeout);
+    }
+}
+
+void grpc_stream_step(struct grpc_stream *stream, enum grpc_event event) {
+    bool inner = stream->stepping;
+    stream->stepping = true;
+    stream->call.method->step(&stream->call, event);
+    stream->stepping = inner;
+    if (!inner && stream->n_wanted > 0 && stream->call.method->streams) {
+        grpc_receive_deliver(stream); /* it asked from within its step */
+    }
 }
 
 /* ---- beginning ------------------------------------------------------------------------------- */
@@ -102,17 +133,23 @@ static enum status check(struct grpc_stream *stream, int *http, struct error *er
     return st;
 }
 
+/* What is no gRPC at all is answered in HTTP's own words. */
+static void refuse_http(struct grpc_stream *stream, int http) {
+    grpc_receive_stop(stream);
+    grpc_stream_set_answer(stream, GRPC_ANSWER_ENDING);
+    stream->served = true;
+    grpc_head_submit(stream, true, http);
+}
+
 void grpc_stream_begin(struct grpc_stream *stream) {
     struct error err;
     int http = 200;
     count(stream);
     if (check(stream, &http, &err) != ST_OK) {
         if (http != 200) {
-            stream->ending = true;
-            grpc_receive_stop(stream);
-            grpc_head_submit(stream, true, http);
+            refuse_http(stream, http);
         } else {
-            grpc_stream_refuse(stream, &err);
+            grpc_stream_cancel(stream, &err);
         }
         return;
     }
@@ -122,91 +159,114 @@ void grpc_stream_begin(struct grpc_stream *stream) {
     } else {
         stream->n_wanted = 1; /* the method sees the call when its message is there */
     }
+    grpc_stream_await(stream);
 }
 
 void grpc_stream_give(struct grpc_stream *stream) {
-    stream->begun = true;
-    stream->finished = false;
+    stream->hold = GRPC_HELD;
     grpc_stream_step(stream, GRPC_BEGIN);
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
-/* Decides the status. */
-static void set_status(struct grpc_stream *stream, const struct error *err) {
-    const char *text = err ? (err->text[0] ? err->text : status_text(err->status)) : "";
-    stream->ending = true;
-    stream->status = err ? status_grpc(err->status) : 0;
-    stream->message = arena_dup(stream->call.arena, str_of(text));
-}
-
-/* The status leaves: behind what was sent, or as the whole answer. */
-static void send_status(struct grpc_stream *stream) {
-    if (stream->closed || !stream->session) {
+/* The status is decided. It leaves behind what was sent, or as the whole answer. */
+static void end(struct grpc_stream *stream, const struct error *err) {
+    bool whole = stream->answer == GRPC_ANSWER_NONE;
+    if (err) {
+        const char *text = err->text[0] ? err->text : status_text(err->status);
+        stream->status = status_grpc(err->status);
+        stream->message = arena_dup(stream->call.arena, str_of(text));
+    }
+    grpc_stream_set_answer(stream, GRPC_ANSWER_ENDING);
+    stream->served = true;
+    if (stream->closed) {
         return;
     }
-    if (!stream->submitted) {
-        grpc_head_submit(stream, !stream->out, 200);
-    } else if (stream->deferred) {
-        stream->deferred = false;
-        nghttp2_session_resume_data(stream->session->h2, stream->id);
+    if (whole) {
+        grpc_head_submit(stream, true, 200);
+    } else {
+        grpc_send_resume(stream);
     }
-    stream->core->ask_turn(stream->core, stream->session);
+    grpc_stream_await(stream);
+    grpc_core_ask(stream->core, stream->session);
 }
 
-void grpc_stream_refuse(struct grpc_stream *stream, const struct error *err) {
-    if (!stream->ending) {
-        set_status(stream, err);
-        grpc_receive_stop(stream);
-        send_status(stream);
-    }
+/* No status can be said (any more). */
+static void reset(struct grpc_stream *stream) {
+    nghttp2_submit_rst_stream(stream->session->h2, NGHTTP2_FLAG_NONE, stream->id, NGHTTP2_CANCEL);
+    grpc_core_ask(stream->core, stream->session);
 }
 
-/* A message of which a part has left can't be followed by a status. */
-static bool is_in_message(const struct grpc_stream *stream) {
-    return stream->out_piece > 0 || stream->out_at > 0;
-}
-
-void grpc_stream_cancel(struct grpc_stream *stream, enum status status, const char *why) {
+/* From now on nobody waits. Returns: false when that is known already. */
+static bool give_up(struct grpc_stream *stream, const struct error *err) {
     struct grpc_call *call = &stream->call;
     if (call->gone) {
+        return false;
+    }
+    call->gone = true;
+    call->cancelled = *err;
+    deadlines_remove(&stream->core->deadlines, &stream->deadline);
+    grpc_receive_stop(stream);
+    return true;
+}
+
+static void tell_method(struct grpc_stream *stream) {
+    if (stream->hold == GRPC_HELD) {
+        grpc_stream_step(stream, GRPC_CANCELLED);
+    }
+}
+
+void grpc_stream_cancel(struct grpc_stream *stream, const struct error *err) {
+    const struct grpc_core *core = stream->core;
+    if (!give_up(stream, err)) {
         return;
     }
-    deadlines_remove(&stream->core->deadlines, &stream->deadline);
-    bool tell = stream->begun && !stream->finished;
-    call->gone = true;
-    error_set(&call->cancelled, status, "%s", why);
-    grpc_receive_stop(stream);
-    if (!stream->closed && !stream->ending) {
-        bool broken = is_in_message(stream);
-        set_status(stream, &call->cancelled);
-        if (broken) {
-            nghttp2_submit_rst_stream(stream->session->h2, NGHTTP2_FLAG_NONE, stream->id,
-                                      CANCELLED_CODE);
-            stream->core->ask_turn(stream->core, stream->session);
+    if (!stream->closed && stream->answer < GRPC_ANSWER_ENDING) {
+        if (stream->hold == GRPC_UNSEEN && core->on_refused) {
+            core->on_refused(stream->session, err, false);
+        }
+        /* What was sent before something went wrong is still worth reading; what comes too late is
+         * not. */
+        bool late = err->status == ST_DEADLINE_EXCEEDED;
+        if (late && grpc_send_is_in_message(stream)) {
+            reset(stream);
         } else {
-            grpc_send_drop(stream);
-            send_status(stream);
+            if (late) {
+                grpc_send_drop(stream);
+            }
+            end(stream, err);
         }
     }
-    if (tell) {
-        grpc_stream_step(stream, GRPC_CANCELLED);
+    tell_method(stream);
+}
+
+void grpc_stream_timed_out(struct grpc_stream *stream, enum grpc_wait wait) {
+    struct error err;
+    if (wait == GRPC_WAIT_MESSAGE) {
+        error_set(&err, ST_REQUEST_TIMEOUT, "the message did not come in time (--body-timeout)");
+        grpc_stream_cancel(stream, &err);
+        return;
+    }
+    error_set(&err, ST_CANCELLED, "the client did not take the answer in time (--write-timeout)");
+    reset(stream);
+    if (give_up(stream, &err)) {
+        tell_method(stream);
     }
 }
 
 void grpc_stream_closed(struct grpc_stream *stream) {
     struct grpc_session *session = stream->session;
+    struct error err;
     stream->closed = true;
-    if (session && session->h2) {
-        nghttp2_session_set_stream_user_data(session->h2, stream->id, NULL);
-    }
+    session->n_open--;
+    nghttp2_session_set_stream_user_data(session->h2, stream->id, NULL);
     deadlines_remove(&stream->core->deadlines, &stream->deadline);
+    timeouts_disarm(&stream->core->timeouts, &stream->timeout);
     grpc_receive_stop(stream);
-    if (!stream->finished) {
-        grpc_stream_cancel(stream, ST_CANCELLED, "the client went away before its answer");
-    }
-    if (session && !session->writing) {
-        unlink_stream(stream);
+    grpc_send_drop(stream);
+    if (stream->hold == GRPC_HELD) {
+        error_set(&err, ST_CANCELLED, "the client went away before its answer");
+        grpc_stream_cancel(stream, &err);
     }
     grpc_stream_ask_sweep(stream);
 }
@@ -215,13 +275,13 @@ void grpc_stream_closed(struct grpc_stream *stream) {
 
 void grpc_finish(struct grpc_call *call, const struct error *err) {
     struct grpc_stream *stream = (struct grpc_stream *)call;
-    if (!stream->ending) {
-        set_status(stream, err);
-        send_status(stream);
-    }
-    stream->finished = true;
+    assert(stream->hold == GRPC_HELD);
+    stream->hold = GRPC_LET_GO;
     deadlines_remove(&stream->core->deadlines, &stream->deadline);
     grpc_receive_stop(stream);
+    if (stream->answer < GRPC_ANSWER_ENDING && !call->gone) {
+        end(stream, err);
+    }
     if (stream->closed) {
         grpc_stream_ask_sweep(stream);
     }
