@@ -56,7 +56,8 @@ def sluice(*models, flags=()):
     of MIP where a flag asked for one."""
     with tempfile.TemporaryDirectory() as folder:
         ready = pathlib.Path(folder, "ready")
-        command = [BUILD / "sluice", "serve", *models, "--http", "127.0.0.1:0", "--workers", "1",
+        command = [BUILD / "sluice", "serve", *models, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0",
+                   "--workers", "1",
                    "--log-level", "warning", "--ready-file", ready, *flags]
         with process(*command) as child:
             def up():

@@ -48,7 +48,8 @@ def client_models(tmp_path_factory, repositories):
     folder = tmp_path_factory.mktemp("clients")
     server = Server(folder, ["--model-repository", repositories("default"),
                              "--model-repository", repositories("onnx-only")],
-                    listen=("127.0.0.1:0", f"unix:{folder}/socket"))
+                    listen=("127.0.0.1:0", f"unix:{folder}/socket"),
+                    grpc=("127.0.0.1:0", f"unix:{folder}/grpc.socket"))
     try:
         yield server
         server.stop()

@@ -27,8 +27,8 @@ class Server:
         self.folder = tempfile.TemporaryDirectory()
         ready = pathlib.Path(self.folder.name, "ready")
         self.child = subprocess.Popen(
-            [program, "serve", f"digits={model}", "--http", "127.0.0.1:0", "--ready-file", ready,
-             "--log-level", "warning"])
+            [program, "serve", f"digits={model}", "--http", "127.0.0.1:0", "--grpc", "none",
+             "--ready-file", ready, "--log-level", "warning"])
         end = time.monotonic() + 60
         while not ready.exists():
             if self.child.poll() is not None or time.monotonic() > end:

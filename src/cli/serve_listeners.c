@@ -23,6 +23,12 @@ static const char *http_url(struct arena *arena, const struct address *address) 
     return arena_printf(arena, "%s%s", is_local(address) ? "http+" : "http://", text).ptr;
 }
 
+static const char *grpc_url(struct arena *arena, const struct address *address) {
+    char text[ADDRESS_TEXT_BYTES];
+    address_print(address, text);
+    return arena_printf(arena, "%s%s", is_local(address) ? "grpc+" : "grpc://", text).ptr;
+}
+
 /* As --mip takes it, with the real port. */
 static const char *mip_url(struct arena *arena, const struct address *address,
                            const struct mip_target *target) {
@@ -96,6 +102,29 @@ static enum status open_http(struct serve_listeners *self, struct repository *re
     return st;
 }
 
+/* ---- gRPC ------------------------------------------------------------------------------------ */
+
+static enum status open_grpc(struct serve_listeners *self, struct repository *repository,
+                             const struct serve_threads *threads, struct error *err) {
+    size_t n = serve_grpc_addresses(self->settings);
+    struct grpc_server_options options = {.budget = &self->budget,
+                                          .workers = threads->workers,
+                                          .n_workers = threads->n_workers,
+                                          .acceptor = threads->main};
+    struct address *bound = arena_calloc(self->arena, n, sizeof(*bound));
+    if (!bound) {
+        return no_memory(err);
+    }
+    enum status st = serve_grpc_open(&self->grpc, self->settings, repository, &options, bound, err);
+    for (size_t i = 0; st == ST_OK && i < n; i++) {
+        struct serve_address *out = &self->addresses[self->settings->http.n + i];
+        out->address = bound[i];
+        out->url = grpc_url(self->arena, &bound[i]);
+        st = out->url ? ST_OK : no_memory(err);
+    }
+    return st;
+}
+
 /* ---- MIP ------------------------------------------------------------------------------------- */
 
 static enum status open_mip(struct serve_listeners *self, struct repository *repository,
@@ -112,7 +141,7 @@ static enum status open_mip(struct serve_listeners *self, struct repository *rep
     enum status st =
         serve_mip_open(&self->mip, self->settings, repository, &options, self->arena, bound, err);
     for (size_t i = 0; st == ST_OK && i < n; i++) {
-        struct serve_address *out = &self->addresses[self->settings->http.n + i];
+        struct serve_address *out = &self->addresses[self->n_addresses - n + i];
         out->address = bound[i];
         out->url = mip_url(self->arena, &bound[i], &self->mip.targets[i]);
         st = out->url ? ST_OK : no_memory(err);
@@ -129,7 +158,7 @@ enum status serve_listeners_open(struct serve_listeners *self,
     self->settings = settings;
     self->budget.body_memory_bytes = settings->body_memory;
     self->budget.max_connections = settings->max_connections;
-    self->n_addresses = settings->http.n + settings->mip.n;
+    self->n_addresses = settings->http.n + serve_grpc_addresses(settings) + settings->mip.n;
     self->arena = arena_new(NULL, 0);
     self->addresses =
         self->arena ? arena_calloc(self->arena, self->n_addresses, sizeof(*self->addresses)) : NULL;
@@ -138,10 +167,14 @@ enum status serve_listeners_open(struct serve_listeners *self,
         return no_memory(err);
     }
     enum status st = open_http(self, repository, threads, err);
+    if (st == ST_OK) {
+        st = open_grpc(self, repository, threads, err);
+    }
     return st == ST_OK ? open_mip(self, repository, threads, err) : st;
 }
 
-void serve_listeners_loaded(const struct serve_listeners *self) {
+void serve_listeners_loaded(struct serve_listeners *self) {
+    serve_grpc_loaded(&self->grpc);
     serve_mip_loaded(&self->mip);
 }
 
@@ -163,6 +196,7 @@ void serve_listeners_tell(const struct serve_listeners *self) {
 
 void serve_listeners_drain(struct serve_listeners *self) {
     http_server_drain(self->http); /* first: who sees 503 shall see `Connection: close` too */
+    serve_grpc_drain(&self->grpc);
     if (self->mip.server) {
         mip_server_drain(self->mip.server);
     }
@@ -171,6 +205,7 @@ void serve_listeners_drain(struct serve_listeners *self) {
 
 uint64_t serve_listeners_in_flight(const struct serve_listeners *self) {
     return http_server_in_flight(self->http) +
+           (self->grpc.server ? grpc_server_in_flight(self->grpc.server) : 0) +
            (self->mip.server ? mip_server_in_flight(self->mip.server) : 0);
 }
 
@@ -189,6 +224,10 @@ void serve_listeners_stop(struct serve_listeners *self, void (*stopped)(void *co
     if (self->http) {
         self->n_stopping++;
         http_server_stop(self->http, on_stopped, self);
+    }
+    if (self->grpc.server) {
+        self->n_stopping++;
+        grpc_server_stop(self->grpc.server, on_stopped, self);
     }
     if (self->mip.server) {
         self->n_stopping++;
@@ -213,6 +252,7 @@ void serve_listeners_end_threads(struct serve_listeners *self) {
 
 void serve_listeners_free(struct serve_listeners *self) {
     http_server_free(self->http);
+    serve_grpc_free(&self->grpc);
     serve_mip_free(&self->mip);
     arena_free(self->arena);
 }

@@ -3,11 +3,12 @@
 #ifndef SLUICE_CLI_SERVE_LISTENERS_H
 #define SLUICE_CLI_SERVE_LISTENERS_H
 
+#include "cli/serve_grpc.h"
 #include "cli/serve_mip.h"
 #include "net/http_server.h"
 #include "serve/http_api.h"
 
-/* Where it is listened on; one for each setting, HTTP's first. */
+/* Where it is listened on; one for each setting: HTTP's first, then gRPC's, then MIP's. */
 struct serve_address {
     struct address address;
     const char *url; /* as in the ready file; NULL: not yet bound */
@@ -19,6 +20,7 @@ struct serve_listeners {
     struct net_budget budget;
     struct http_api http_api;
     struct http_server *http;
+    struct serve_grpc grpc;
     struct serve_mip mip;
     struct serve_address *addresses;
     size_t n_addresses;
@@ -41,7 +43,7 @@ enum status serve_listeners_open(struct serve_listeners *self,
                                  struct repository *repository, const struct serve_threads *threads,
                                  struct error *err) __attribute__((warn_unused_result));
 /* The models have loaded. */
-void serve_listeners_loaded(const struct serve_listeners *self);
+void serve_listeners_loaded(struct serve_listeners *self);
 /* Writes the ready file, when there is to be one. */
 void serve_listeners_tell(const struct serve_listeners *self);
 /* Clients are told to go elsewhere; what they ask meanwhile is answered. */

@@ -29,19 +29,23 @@ class Server:
     `wait` says for what: "ready", "loaded" (ready or not), "listening" or "nothing";
     `limits` are soft resource limits, a dict for setrlimit."""
 
-    def __init__(self, folder, args=(), listen=("127.0.0.1:0",), wait="ready", limits=None):
+    def __init__(self, folder, args=(), listen=("127.0.0.1:0",), wait="ready", limits=None,
+                 grpc=("none",)):
         self.folder = str(folder)
         self.log_file = os.path.join(self.folder, "log")
         self.ready_file = os.path.join(self.folder, "ready")
         self.expected_errors = []
         self.addresses = []
         self.mip_urls = []
+        self.grpc_addresses = []
         self.arenas = None
         if os.path.exists(self.ready_file):
             os.unlink(self.ready_file)
         command = [binary(), "serve", "--ready-file", self.ready_file, "--log-format", "json"]
         for address in listen:
             command += ["--http", address]
+        for address in grpc:
+            command += ["--grpc", address]
         self.command = command + [str(arg) for arg in args]
         with open(self.log_file, "wb") as log:
             self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log,
@@ -58,6 +62,10 @@ class Server:
     @property
     def address(self):
         return self.addresses[0]
+
+    @property
+    def grpc_address(self):
+        return self.grpc_addresses[0]
 
     @property
     def pid(self):
@@ -85,6 +93,7 @@ class Server:
         self.wait_for(lambda: os.path.exists(self.ready_file), "a ready file")
         self.addresses = addresses_in(self.ready_file)
         self.mip_urls = mip_urls_in(self.ready_file)
+        self.grpc_addresses = grpc_addresses_in(self.ready_file)
         self.arenas = metrics.read(self.address)["sluice_arenas"]
 
     def wait_loaded(self):
@@ -182,7 +191,13 @@ def addresses_in(ready_file):
 def mip_urls_in(ready_file):
     """MIP's, in the order of the flags."""
     return [line.rpartition("=")[0] for line in lines_of(ready_file)
-            if not line.startswith("http")]
+            if line.startswith(("tcp:", "unix:"))]
+
+
+def grpc_addresses_in(ready_file):
+    """gRPC's, as --grpc and grpcio take them."""
+    return [line.removeprefix("grpc://").removeprefix("grpc+") for line in lines_of(ready_file)
+            if line.startswith("grpc")]
 
 
 def run(*args, patience=http1.PATIENCE, **options):

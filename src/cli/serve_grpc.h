@@ -1,0 +1,31 @@
+/* The gRPC side of the running server: its services and its listeners. Nothing of it exists where
+ * --grpc is `none`. */
+#ifndef SLUICE_CLI_SERVE_GRPC_H
+#define SLUICE_CLI_SERVE_GRPC_H
+
+#include "cli/settings.h"
+#include "net/grpc_server.h"
+#include "serve/grpc_api.h"
+
+struct serve_grpc {
+    struct grpc_api *api;
+    struct grpc_server *server; /* NULL: --grpc none */
+};
+
+/* How many addresses --grpc names. */
+size_t serve_grpc_addresses(const struct serve_settings *settings);
+/* Makes the server and listens on each address; `bound` (serve_grpc_addresses of them) gets the
+ * real ones. `options` are the server's, without limits and methods. Returns: why it can't be; what
+ * was made until then is for serve_grpc_free. */
+enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings *settings,
+                            struct repository *repository,
+                            const struct grpc_server_options *options, struct address *bound,
+                            struct error *err) __attribute__((warn_unused_result));
+/* Clients are told to go elsewhere. */
+void serve_grpc_drain(struct serve_grpc *self);
+/* The models have loaded: tells those who watch. */
+void serve_grpc_loaded(struct serve_grpc *self);
+/* After the workers have ended. */
+void serve_grpc_free(struct serve_grpc *self);
+
+#endif
