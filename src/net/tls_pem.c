@@ -106,8 +106,17 @@ static int on_passphrase(char *out, int n_bytes, int writing, void *asked) {
     return -1;
 }
 
+/* OpenSSL says the same of a file without a key as of one with a damaged key. */
+static bool has_key(struct str text) {
+    static const char LABEL[] = "PRIVATE KEY-----";
+    return text.len > 0 && memmem(text.ptr, text.len, LABEL, sizeof(LABEL) - 1) != NULL;
+}
+
 enum status tls_pem_key(const struct tls_text *file, EVP_PKEY **out, struct error *err) {
     bool asked = false;
+    if (!has_key(file->text)) {
+        return say_what_it_is(file, "a private key", err);
+    }
     BIO *bio = open_text(file->text);
     if (!bio) {
         return no_memory(err);
@@ -124,10 +133,6 @@ enum status tls_pem_key(const struct tls_text *file, EVP_PKEY **out, struct erro
                          "%s: the key is encrypted, and a server can't type its passphrase; "
                          "`openssl pkey -in FILE -out NEW` writes it without one",
                          file->name);
-    }
-    if (is_no_block()) {
-        ERR_clear_error();
-        return say_what_it_is(file, "a private key", err);
     }
     return error_set(err, ST_BAD_CONFIG, "%s: the private key is damaged: %s", file->name,
                      tls_pem_reason());
