@@ -11,7 +11,7 @@
 enum {
     WIDTH = 460,
     HEIGHT = 300,
-    LEFT = 58,
+    LEFT = 64,
     RIGHT = 14,
     TOP = 12,
     BOTTOM = 46,

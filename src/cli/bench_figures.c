@@ -43,10 +43,9 @@ static void load_axis(const struct figures *figures, struct bench_chart *chart) 
         max = fmax(max, figures->loads[i]);
     }
     bench_scale_fit(&chart->x, min, max);
-    if (chart->x.log) { /* the ends are steps, not round numbers */
-        chart->x.from = min / 1.15;
-        chart->x.to = max * 1.15;
-    }
+    /* The ends are steps, not round numbers. */
+    chart->x.from = chart->x.log ? min / 1.15 : 0;
+    chart->x.to = chart->x.log ? max * 1.15 : max * 1.04;
     chart->marks = figures->marks;
     chart->n_marks = figures->n;
     chart->x_label = figures->open ? "requests/s wanted" : "concurrency";

@@ -5,10 +5,6 @@
 #include "cli/bench_report.h"
 #include "cli/bench_text.h"
 
-/* Past these a reader should know. */
-static const double busy_limit = 0.8, unsteady_limit = 0.15;
-static const uint64_t lag_limit_ns = 1000000;
-
 /* ---- what was run ---------------------------------------------------------------------------- */
 
 void bench_request_print(struct buf *out, const struct bench_result *result) {
@@ -88,98 +84,115 @@ static bool failure_note(struct buf *out, const struct bench_step_result *step, 
     return true;
 }
 
-static bool unsent_note(struct buf *out, const struct bench_step_result *step) {
-    char name[BENCH_TEXT_BYTES], count[BENCH_TEXT_BYTES], rate[BENCH_TEXT_BYTES];
-    const struct bench_stats *stats = &step->stats;
-    if (bench_kept_up(step)) {
-        return false;
-    }
+/* What a reader should know of steps past a limit. One note speaks of all of them, by the worst. */
+struct concern {
+    double (*measure)(const struct bench_step_result *step);
+    double limit;
+    void (*print)(struct buf *out, const struct bench_step_result *worst);
+};
+
+static double unsent_share(const struct bench_step_result *step) {
+    double unsent = (double)step->stats.n_unsent;
+    double begun = (double)(bench_n_requests(step) + step->stats.n_abandoned);
+    return bench_kept_up(step) ? 0 : unsent / (begun + unsent);
+}
+
+static void print_unsent(struct buf *out, const struct bench_step_result *worst) {
+    char rate[BENCH_TEXT_BYTES], count[BENCH_TEXT_BYTES];
+    buf_printf(
+        out,
+        "not kept up: only %s/s were answered, and %s requests were never sent because all %u "
+        "connections waited; latencies grew for as long as the step took",
+        bench_text_number(bench_rate(worst), rate), bench_text_count(worst->stats.n_unsent, count),
+        worst->step.concurrency);
+}
+
+static void print_busy(struct buf *out, const struct bench_step_result *worst) {
+    char percent[BENCH_TEXT_BYTES];
+    buf_printf(
+        out,
+        "the load generator was busy %s of the time (%u thread%s): it may be what is measured "
+        "here; more --threads, or another machine",
+        bench_text_percent(bench_busy(worst), percent), worst->n_threads,
+        worst->n_threads == 1 ? "" : "s");
+}
+
+static double lag_p99_ns(const struct bench_step_result *step) {
+    return (double)bench_histogram_quantile(&step->stats.lag, 0.99);
+}
+
+static void print_lag(struct buf *out, const struct bench_step_result *worst) {
+    char ms[BENCH_TEXT_BYTES];
     buf_printf(out,
-               "%s: not kept up: only %s/s were answered, and %s requests were never sent because "
-               "all %u connections waited; latencies grew for as long as the step took",
-               bench_text_step(&step->step, name), bench_text_number(bench_rate(step), rate),
-               bench_text_count(stats->n_unsent, count), step->step.concurrency);
-    return true;
+               "the load generator itself began requests up to %s ms late (p99), which is part of "
+               "the latencies",
+               bench_text_ms((uint64_t)lag_p99_ns(worst), ms));
 }
 
-static bool busy_note(struct buf *out, const struct bench_step_result *step) {
-    char name[BENCH_TEXT_BYTES], percent[BENCH_TEXT_BYTES];
-    if (bench_busy(step) < busy_limit) {
-        return false;
-    }
-    buf_printf(out,
-               "%s: the load generator was busy %s of the time (%u thread%s): it may be what is "
-               "measured here; more --threads, or another machine",
-               bench_text_step(&step->step, name), bench_text_percent(bench_busy(step), percent),
-               step->n_threads, step->n_threads == 1 ? "" : "s");
-    return true;
+static void print_unsteady(struct buf *out, const struct bench_step_result *worst) {
+    char percent[BENCH_TEXT_BYTES];
+    buf_printf(
+        out,
+        "the rate varied by up to %s while it was measured; a longer --duration or --warm-up "
+        "would say more",
+        bench_text_percent(bench_unsteadiness(worst), percent));
 }
 
-static bool lag_note(struct buf *out, const struct bench_step_result *step) {
-    char name[BENCH_TEXT_BYTES], ms[BENCH_TEXT_BYTES];
-    uint64_t lag = bench_histogram_quantile(&step->stats.lag, 0.99);
-    if (lag < lag_limit_ns) {
-        return false;
-    }
-    buf_printf(out,
-               "%s: the load generator itself began requests up to %s ms late (p99), which is part "
-               "of the latencies",
-               bench_text_step(&step->step, name), bench_text_ms(lag, ms));
-    return true;
+static double n_abandoned(const struct bench_step_result *step) {
+    return (double)step->stats.n_abandoned;
 }
 
-static bool unsteady_note(struct buf *out, const struct bench_step_result *step) {
-    char name[BENCH_TEXT_BYTES], percent[BENCH_TEXT_BYTES];
-    double share = bench_unsteadiness(step);
-    if (share < unsteady_limit) {
-        return false;
-    }
-    buf_printf(out,
-               "%s: the rate varied by up to %s while it was measured; a longer --duration "
-               "or --warm-up would say more",
-               bench_text_step(&step->step, name), bench_text_percent(share, percent));
-    return true;
+static void print_abandoned(struct buf *out, const struct bench_step_result *worst) {
+    char count[BENCH_TEXT_BYTES];
+    buf_printf(out, "%s requests were unanswered when the run was ended",
+               bench_text_count(worst->stats.n_abandoned, count));
 }
 
-static bool abandoned_note(struct buf *out, const struct bench_step_result *step) {
-    char name[BENCH_TEXT_BYTES], count[BENCH_TEXT_BYTES];
-    if (step->stats.n_abandoned == 0) {
-        return false;
-    }
-    buf_printf(out, "%s: %s requests were unanswered when the run was ended",
-               bench_text_step(&step->step, name),
-               bench_text_count(step->stats.n_abandoned, count));
-    return true;
-}
+static const struct concern concerns[] = {
+    {unsent_share, 0, print_unsent},   {bench_busy, 0.8, print_busy},
+    {lag_p99_ns, 1e6, print_lag},      {bench_unsteadiness, 0.2, print_unsteady},
+    {n_abandoned, 0, print_abandoned},
+};
+enum { N_CONCERNS = sizeof(concerns) / sizeof(*concerns) };
 
-/* The notes of one step: those of failures, then the others. Takes from *index how many of them are
- * passed over. Returns: whether one was printed. */
-static bool step_note(struct buf *out, const struct bench_step_result *step, size_t *index) {
-    static bool (*const notes[])(struct buf *, const struct bench_step_result *) = {
-        unsent_note, busy_note, lag_note, unsteady_note, abandoned_note};
-    if (failure_note(out, step, index)) {
-        return true;
-    }
-    for (size_t i = 0; i < sizeof(notes) / sizeof(*notes); i++) {
-        size_t before = out->len;
-        if (!notes[i](out, step)) {
-            continue;
+/* Returns: whether any step is past the limit. */
+static bool concern_note(struct buf *out, const struct bench_result *result,
+                         const struct concern *concern) {
+    const struct bench_step_result *worst = NULL;
+    char name[BENCH_TEXT_BYTES];
+    size_t n = 0;
+    for (size_t i = 0; i < result->n_steps; i++) {
+        const struct bench_step_result *step = result->steps[i];
+        double value = concern->measure(step);
+        n += value > concern->limit;
+        if (value > concern->limit && (!worst || value > concern->measure(worst))) {
+            worst = step;
         }
-        if (*index == 0) {
-            return true;
-        }
-        --*index;
-        out->len = before;
     }
-    return false;
+    if (!worst) {
+        return false;
+    }
+    buf_add_str(out, str_of(bench_text_step(&worst->step, name)));
+    if (n > 1) {
+        buf_printf(out, " (and, less so, %zu more step%s)", n - 1, n == 2 ? "" : "s");
+    }
+    buf_add_str(out, STR(": "));
+    concern->print(out, worst);
+    return true;
 }
 
 bool bench_note_print(struct buf *out, const struct bench_result *result, size_t index) {
-    size_t n_steps = result->settings->plan.n_steps;
+    size_t n_steps = result->settings->plan.n_steps, before = out->len;
     for (size_t i = 0; i < result->n_steps; i++) {
-        if (step_note(out, result->steps[i], &index)) {
+        if (failure_note(out, result->steps[i], &index)) {
             return true;
         }
+    }
+    for (size_t i = 0; i < N_CONCERNS; i++) {
+        if (concern_note(out, result, &concerns[i]) && index-- == 0) {
+            return true;
+        }
+        out->len = before;
     }
     if (index > 0 || (!result->interrupted && result->n_steps == n_steps)) {
         return false;

@@ -50,7 +50,8 @@ static void table_of_rates(void **state) {
     fixture_says(text, "Most: 500 requests/s at rate 500/s");
     fixture_says(text, "rate 2,000/s: not kept up: only 1,500/s were answered, and 1,000 requests "
                        "were never sent because all 256 connections waited");
-    fixture_says(text, "rate 2,000/s: the load generator was busy 95 % of the time (1 thread)");
+    fixture_says(text,
+                 "rate 2,000/s: the load generator was busy 95\u00a0% of the time (1 thread)");
     fixture_says(text,
                  "rate 2,000/s: the load generator itself began requests up to 20.00 ms late");
     fixture_free(fixture);
@@ -80,9 +81,24 @@ static void what_is_enough(void **state) {
     fixture_add(fixture, 1000, 9);
     fixture_add(fixture, 100, 9);
     struct str text = fixture_print(fixture, bench_report_print);
-    fixture_says(text,
-                 "Most: 500 requests/s at concurrency 4, p99 8.880 ms; 98 % of that already at "
-                 "concurrency 1, p99 0.97");
+    fixture_says(
+        text, "Most: 500 requests/s at concurrency 4, p99 8.880 ms; 98\u00a0% of that already at "
+              "concurrency 1, p99 0.97");
+    fixture_free(fixture);
+}
+
+/* Several steps with the same trouble are one note, by the worst. */
+static void notes_of_several_steps(void **state) {
+    (void)state;
+    struct bench_fixture *fixture = fixture_new("http://h:1|digits|-c|1,4,8");
+    static const uint64_t cpu_ms[] = {1700, 100, 1900};
+    for (size_t i = 0; i < 3; i++) {
+        fixture_add(fixture, 1000, 1)->stats.cpu_ns = cpu_ms[i] * 1000000;
+    }
+    struct str text = fixture_print(fixture, bench_report_print);
+    fixture_says(text, "\n  concurrency 8 (and, less so, 1 more step): the load generator was busy "
+                       "95\u00a0% of the time");
+    fixture_says_not(text, "concurrency 1 ");
     fixture_free(fixture);
 }
 
@@ -172,6 +188,7 @@ int main(void) {
         cmocka_unit_test(table_of_rates),
         cmocka_unit_test(what_was_left_out),
         cmocka_unit_test(what_is_enough),
+        cmocka_unit_test(notes_of_several_steps),
         cmocka_unit_test(json),
         cmocka_unit_test(json_of_little),
         cmocka_unit_test(json_of_anything),

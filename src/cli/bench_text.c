@@ -57,7 +57,7 @@ const char *bench_text_span(uint64_t ns, char out[BENCH_TEXT_BYTES]) {
 }
 
 const char *bench_text_percent(double share, char out[BENCH_TEXT_BYTES]) {
-    snprintf(out, BENCH_TEXT_BYTES, "%.*f %%", share < 0.0995 ? 1 : 0, share * 100);
+    snprintf(out, BENCH_TEXT_BYTES, "%.*f\u00a0%%", share < 0.0995 ? 1 : 0, share * 100);
     return out;
 }
 

@@ -17,7 +17,7 @@ const char *bench_text_number(double value, char out[BENCH_TEXT_BYTES]);
 const char *bench_text_ms(uint64_t ns, char out[BENCH_TEXT_BYTES]);
 /* A span with its unit: "250 ms", "5 s", "1.5 s", "45 µs". */
 const char *bench_text_span(uint64_t ns, char out[BENCH_TEXT_BYTES]);
-/* 0.123 → "12 %". */
+/* 0.123 → "12 %", with a space that does not break. */
 const char *bench_text_percent(double share, char out[BENCH_TEXT_BYTES]);
 /* "concurrency 4", "rate 1,000/s". */
 const char *bench_text_step(const struct bench_step *step, char out[BENCH_TEXT_BYTES]);

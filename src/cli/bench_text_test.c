@@ -62,8 +62,8 @@ static void counts_and_the_rest(void **state) {
     assert_string_equal(bench_text_count(999, out), "999");
     assert_string_equal(bench_text_count(1000, out), "1,000");
     assert_string_equal(bench_text_count(UINT64_MAX, out), "18,446,744,073,709,551,615");
-    assert_string_equal(bench_text_percent(0.0123, out), "1.2 %");
-    assert_string_equal(bench_text_percent(0.5, out), "50 %");
+    assert_string_equal(bench_text_percent(0.0123, out), "1.2\u00a0%");
+    assert_string_equal(bench_text_percent(0.5, out), "50\u00a0%");
     assert_string_equal(bench_text_step(&(struct bench_step){4, 0}, out), "concurrency 4");
     assert_string_equal(bench_text_step(&(struct bench_step){4, 2500}, out), "rate 2,500/s");
 }

@@ -9,7 +9,7 @@ import pytest
 
 from lib.server import binary, run
 
-COMMANDS = ("serve", "infer", "ping")
+COMMANDS = ("serve", "infer", "ping", "bench")
 
 
 def test_help_lists_every_command():
