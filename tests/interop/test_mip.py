@@ -78,14 +78,6 @@ def test_pings_over_one_connection(running):
             connection.read_answer(mip.PING)
 
 
-def test_a_ping_while_models_load(start_server, repositories):
-    """The listener is there before the model is; what it can't do yet is INTERNAL."""
-    running = start_server("--model-repository", repositories("onnx-only"), "--mip",
-                           "tcp://127.0.0.1:0=onnx_pair")
-    mip.ping(running.mip_urls[0])
-    pair_is_right(running.mip_urls[0])
-
-
 # ---- the protocol's own packets ------------------------------------------------------------------
 
 @pytest.mark.parametrize("request_name, answer, model", [

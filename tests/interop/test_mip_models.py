@@ -13,6 +13,7 @@ import pytest
 
 from lib import http1, metrics, mip, server
 from lib.server import Server
+from test_lifecycle import gate  # noqa: F401
 
 DATATYPES = {"onnx_identity_fp32": ("FP32", "<f4"), "onnx_identity_fp64": ("FP64", "<f8"),
              "onnx_identity_fp16": ("FP16", "<f2"), "onnx_identity_int8": ("INT8", "i1"),
@@ -234,6 +235,21 @@ def test_a_relative_socket(start_server, repositories):
                            "unix://here=onnx_pair")
     assert running.mip_urls == ["unix://here"]
     mip.ping(f"unix://{running.folder}/here")
+
+
+def test_while_its_model_loads(start_server, gate, tmp_path):  # noqa: F811
+    """The listener is there before the model is; what it can't do yet is INTERNAL."""
+    url = f"unix://{tmp_path}/s"
+    running = start_server(*gate.args, "--mip", f"{url}=gated", wait="listening")
+    running.wait_for(lambda: any("mip" in line for line in running.log_lines()), "a MIP listener")
+    with mip.Connection(url) as connection:
+        connection.ping()
+        assert connection.refusal(mip.infer_request([[mip.as_json(1)]])) == "INTERNAL"
+        assert "still being loaded" in running.log_text()
+        gate.open()
+        running.wait_ready()
+        assert connection.refusal(mip.infer_request([[mip.as_json(1)]])) == "INTERNAL"
+        assert "nothing behind the gate" in running.log_text()  # the model itself
 
 
 def slow_model(tmp_path):
