@@ -52,8 +52,8 @@ def wait_for(predicate, what, seconds=60):
 
 @contextlib.contextmanager
 def sluice(*models, flags=()):
-    """`sluice serve` with one worker. Yields (port of HTTP, process); the process's `mip` is the port
-    of MIP where a flag asked for one."""
+    """`sluice serve` with one worker. Yields (port of HTTP, process); the process's `grpc` is gRPC's,
+    its `mip` MIP's where a flag asked for one."""
     with tempfile.TemporaryDirectory() as folder:
         ready = pathlib.Path(folder, "ready")
         command = [BUILD / "sluice", "serve", *models, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0",
@@ -65,6 +65,7 @@ def sluice(*models, flags=()):
                     raise SystemExit(f"bench: sluice ended with {child.returncode}")
                 return ready.exists() and ready.read_text()
             text = wait_for(up, "sluice")
+            child.grpc = int(text.split("grpc://127.0.0.1:")[1].split()[0])
             child.mip = ([int(line.split("127.0.0.1:")[1].split("=")[0])
                           for line in text.splitlines() if line.startswith("tcp://")] or [None])[0]
             yield int(text.split("127.0.0.1:")[1].split()[0].strip('",')), child
@@ -114,6 +115,38 @@ def echo(program="echo"):
     with process(BUILD / "bench" / program, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                  text=True) as child:
         yield int(child.stdout.readline())
+
+
+@contextlib.contextmanager
+def nghttpd(body_bytes):
+    """nghttp2's own server with a file of that size, /f. Yields its port."""
+    with tempfile.TemporaryDirectory() as folder:
+        port = free_port()
+        pathlib.Path(folder, "f").write_bytes(b"x" * body_bytes)
+        with process("nghttpd", "--no-tls", "-a", "127.0.0.1", "-d", folder, port,
+                     stdout=subprocess.DEVNULL):
+            import socket
+
+            def up():
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                    return True
+            wait_for(up, "nghttpd")
+            yield port
+
+
+def h2load(port, path, message_path, streams, seconds=None):
+    """h2load on one connection with that many streams. Returns requests a second."""
+    command = pinned(LOAD_CPU, "h2load", "-D", max(1, round(seconds or SECONDS)), "-c", 1, "-m",
+                     streams, "-w", 30, "-W", 30, "-d", message_path, "-H",
+                     "content-type: application/grpc", "-H", "te: trailers",
+                     f"http://127.0.0.1:{port}{path}")
+    text = subprocess.check_output(command, text=True, timeout=120, stderr=subprocess.STDOUT)
+    words = dict(reversed(part.strip().split(" ")) for line in text.splitlines()
+                 if line.startswith("requests:") for part in line[9:].split(","))
+    if int(words["succeeded"]) == 0 or int(words["failed"]) > 0:
+        raise SystemExit(f"bench: h2load: {text}")
+    took, rate = [line for line in text.splitlines() if line.startswith("finished in")][0].split(",")[:2]
+    return float(rate.split()[0])
 
 
 @contextlib.contextmanager
