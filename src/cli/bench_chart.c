@@ -80,7 +80,7 @@ static double chart_y(const struct bench_chart *chart, double value) {
 
 /* Numbers on an axis: as short as they can be. */
 static const char *tick_text(double value, char out[BENCH_TEXT_BYTES]) {
-    if (value >= 10000) {
+    if (value >= 1000) {
         return bench_text_count((uint64_t)llround(value), out);
     }
     snprintf(out, BENCH_TEXT_BYTES, "%g", value);
