@@ -24,6 +24,7 @@ struct worker {
     uv_thread_t thread;
     bool started;
     struct arena_cache *arenas;
+    struct alarms alarms;
     char name[WORKER_NAME_BYTES];
 };
 
@@ -73,6 +74,9 @@ enum status worker_new(const char *name, struct worker **out, struct error *err)
     have_loop = rc == 0;
     if (rc == 0) {
         rc = uv_async_init(&worker->loop, &worker->async, on_async);
+    }
+    if (rc == 0) {
+        rc = alarms_init(&worker->alarms, &worker->loop);
     }
     if (rc != 0) {
         st = error_set(err, ST_IO, "no event loop for the worker %s: %s", name, uv_strerror(rc));
@@ -141,10 +145,12 @@ void worker_free(struct worker *worker) {
     }
     assert(!worker->started);
     uv_close((uv_handle_t *)&worker->async, NULL);
+    alarms_close(&worker->alarms);
     uv_run(&worker->loop, UV_RUN_DEFAULT);
     int rc = uv_loop_close(&worker->loop);
     assert(rc == 0); /* a handle was left open */
     (void)rc;
+    alarms_fini(&worker->alarms);
     arena_cache_free(worker->arenas);
     free(worker);
 }
@@ -166,6 +172,10 @@ uv_loop_t *worker_loop(struct worker *worker) {
 
 struct arena_cache *worker_arenas(struct worker *worker) {
     return worker->arenas;
+}
+
+struct alarms *worker_alarms(struct worker *worker) {
+    return &worker->alarms;
 }
 
 bool worker_is_current(const struct worker *worker) {

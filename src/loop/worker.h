@@ -11,6 +11,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "loop/alarm.h"
 
 struct worker;
 
@@ -37,9 +38,10 @@ void worker_free(struct worker *worker);
  * Thread: any. Never blocks, never fails. */
 void worker_post(struct worker *worker, struct worker_msg *msg);
 
-/* Thread: the worker's (uv_loop and arena cache), any (name, is_current). */
+/* Thread: the worker's (uv_loop, arena cache, alarms), any (name, is_current). */
 uv_loop_t *worker_loop(struct worker *worker);
 struct arena_cache *worker_arenas(struct worker *worker);
+struct alarms *worker_alarms(struct worker *worker);
 bool worker_is_current(const struct worker *worker);
 const char *worker_name(const struct worker *worker);
 
