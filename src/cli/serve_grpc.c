@@ -39,7 +39,7 @@ static enum status listen_on(struct serve_grpc *self, const char *text, struct a
     struct address address;
     enum status st = address_parse(str_of(text), &address, err);
     if (st == ST_OK) {
-        st = grpc_server_listen(self->server, &address, bound, err);
+        st = grpc_server_listen(self->server, &address, NULL, bound, err);
     }
     if (st != ST_OK) {
         return error_prefix(err, "--grpc %s", text);

@@ -82,7 +82,7 @@ static enum status listen_http(struct serve_listeners *self, const char *text,
     struct address address;
     enum status st = address_parse(str_of(text), &address, err);
     if (st == ST_OK) {
-        st = http_server_listen(self->http, &address, &out->address, err);
+        st = http_server_listen(self->http, &address, NULL, &out->address, err);
     }
     if (st != ST_OK) {
         return error_prefix(err, "--http %s", text);

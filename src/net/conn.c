@@ -9,6 +9,7 @@
 #include "base/metric.h"
 #include "loop/clock.h"
 #include "net/server.h"
+#include "net/tls_conn.h"
 
 /* The whole of a linger, however busily the peer sends. */
 static const uint64_t LINGER_MOST_NS = 30000000000u;
@@ -19,6 +20,7 @@ static void conn_free(struct net_conn *conn) {
     struct net_shard *shard = conn->shard;
     atomic_fetch_sub_explicit(&shard->load, 1, memory_order_relaxed);
     net_budget_disconnect(shard->server->budget);
+    net_tls_free(conn);
     free(conn->stash);
     free(conn);
 }
@@ -26,6 +28,7 @@ static void conn_free(struct net_conn *conn) {
 static void on_closed(uv_handle_t *handle) {
     struct net_conn *conn = handle->data;
     struct net_shard *shard = conn->shard;
+    net_tls_cancel_writes(conn);
     net_shard_remove(shard, conn);
     metric_add(METRIC_CONNECTIONS, -1);
     conn_free(conn);
@@ -47,7 +50,7 @@ static int handle_open(struct net_conn *conn) {
     return rc;
 }
 
-static void refuse(struct net_conn *conn) {
+void net_conn_refuse(struct net_conn *conn) {
     struct error err;
     error_set(&err, ST_TOO_MANY_CONNECTIONS,
               "this server takes at most %llu connections (--max-connections)",
@@ -70,11 +73,11 @@ void net_conn_open(struct net_conn *conn) {
     net_shard_add(shard, conn);
     metric_add(METRIC_CONNECTIONS, 1);
     metric_add(METRIC_CONNECTIONS_TOTAL, 1);
-    if (rc != 0) {
+    if (rc != 0 || (conn->tls && !net_tls_open(conn))) {
         net_conn_close(conn);
-    } else if (conn->refused) {
-        refuse(conn);
-    }
+    } else if (conn->refused && !conn->tls) {
+        net_conn_refuse(conn);
+    } /* over TLS: once it can be told */
     net_conn_settle(conn);
 }
 
@@ -82,6 +85,9 @@ void net_conn_close(struct net_conn *conn) {
     struct net_shard *shard = conn->shard;
     if (conn->phase == NET_CLOSED) {
         return;
+    }
+    if (conn->tls) {
+        net_tls_say_end(conn);
     }
     conn->phase = NET_CLOSED;
     timeouts_disarm(&shard->timeouts, &conn->timeout);
@@ -97,7 +103,10 @@ void net_conn_close(struct net_conn *conn) {
  * its way, because the kernel answers bytes that come after a close with a reset. */
 void net_conn_half_close(struct net_conn *conn) {
     uv_os_fd_t fd;
-    assert(conn->phase == NET_LINGER && conn->n_flushing == 0);
+    assert(conn->phase == NET_LINGER && !net_conn_is_sending(conn));
+    if (conn->tls) {
+        net_tls_say_end(conn);
+    }
     if (conn->eof || conn->clean_end) {
         net_conn_close(conn);
     } else if (uv_fileno(&conn->uv.handle, &fd) == 0) {
@@ -116,7 +125,7 @@ void net_conn_end(struct net_conn *conn, bool clean) {
     conn->linger_end_ns = clock_now_ns() + LINGER_MOST_NS;
     free(conn->stash);
     conn->stash = NULL;
-    if (conn->n_flushing == 0) {
+    if (!net_conn_is_sending(conn)) {
         net_conn_half_close(conn);
     }
 }
@@ -131,10 +140,14 @@ static bool wants_to_read(const struct net_conn *conn) {
 }
 
 static enum net_timeout timeout_of(const struct net_conn *conn, bool *keeps) {
-    *keeps = conn->n_flushing > 0;
-    if (conn->n_flushing > 0) {
+    *keeps = true;
+    if (net_tls_is_shaking(conn) && conn->phase == NET_OPEN) {
+        return NET_TIMEOUT_HEAD; /* the whole of a handshake has as long as a head */
+    }
+    if (net_conn_is_sending(conn)) {
         return NET_TIMEOUT_WRITE;
     }
+    *keeps = false;
     return conn->phase == NET_LINGER ? NET_TIMEOUT_LINGER : conn->protocol->timeout_of(conn, keeps);
 }
 
@@ -145,7 +158,7 @@ static void arm(struct net_conn *conn) {
         return;
     }
     if (timeout == NET_TIMEOUT_WRITE) {
-        conn->write_left = uv_stream_get_write_queue_size(&conn->uv.stream);
+        conn->write_left = net_conn_unsent_bytes(conn);
     }
     net_shard_arm(conn->shard, conn, timeout);
 }
@@ -171,8 +184,7 @@ void net_conn_settle(struct net_conn *conn) {
 /* ---- when nothing happens -------------------------------------------------------------------- */
 
 static void write_timed_out(struct net_conn *conn) {
-    size_t left = uv_stream_get_write_queue_size(&conn->uv.stream);
-    if (left == conn->write_left) {
+    if (net_conn_unsent_bytes(conn) == conn->write_left) {
         net_conn_close(conn);
     } /* else something was taken: settle arms it again */
 }
@@ -181,7 +193,13 @@ void net_conn_timed_out(struct net_conn *conn, enum net_timeout timeout) {
     switch (timeout) {
     case NET_TIMEOUT_HEAD:
     case NET_TIMEOUT_BODY:
-        conn->protocol->on_timeout(conn, timeout);
+        if (net_tls_is_shaking(conn)) {
+            net_tls_shake_failed(conn, TLS_FAILURE_TIMEOUT,
+                                 "the handshake was not over in time (--header-timeout)");
+            net_conn_close(conn);
+        } else {
+            conn->protocol->on_timeout(conn, timeout);
+        }
         break;
     case NET_TIMEOUT_WRITE:
         write_timed_out(conn);

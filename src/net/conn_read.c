@@ -9,6 +9,7 @@
 
 #include "base/metric.h"
 #include "net/server.h"
+#include "net/tls_conn.h"
 
 void net_conn_discard(struct net_conn *conn, struct str *data) {
     conn->discarded += data->len;
@@ -44,7 +45,7 @@ static struct str consume(struct net_conn *conn, struct str data) {
 /* ---- the stash ------------------------------------------------------------------------------- */
 
 static void stash_copy(struct net_conn *conn, struct str data) {
-    assert(!conn->stash && data.len <= NET_READ_BYTES);
+    assert(!conn->stash && data.len <= NET_OPENED_BYTES);
     conn->stash = malloc(data.len);
     if (!conn->stash) {
         net_conn_close(conn);
@@ -53,6 +54,13 @@ static void stash_copy(struct net_conn *conn, struct str data) {
     memcpy(conn->stash, data.ptr, data.len);
     conn->stash_at = 0;
     conn->stash_len = data.len;
+}
+
+void net_conn_take(struct net_conn *conn, struct str data) {
+    struct str rest = consume(conn, data);
+    if (rest.len > 0 && conn->phase != NET_CLOSED) {
+        stash_copy(conn, rest);
+    }
 }
 
 void net_conn_run_stash(struct net_conn *conn) {
@@ -73,9 +81,11 @@ void net_conn_run_stash(struct net_conn *conn) {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Where the protocol wants the next bytes; NULL: nowhere special. */
+/* Where the protocol wants the next bytes; NULL: nowhere special. What is sealed has to be opened
+ * first. */
 static char *room(struct net_conn *conn, size_t *n_bytes) {
-    return conn->phase == NET_OPEN ? conn->protocol->room(conn, n_bytes) : NULL;
+    bool plain = conn->phase == NET_OPEN && !conn->tls;
+    return plain ? conn->protocol->room(conn, n_bytes) : NULL;
 }
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
@@ -87,10 +97,13 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
     buf->len = n_bytes;
 }
 
-/* The peer sends nothing more; or nothing more can be sent to it either. */
-static void input_ended(struct net_conn *conn, bool half_closed) {
+void net_conn_input_ended(struct net_conn *conn, bool half_closed) {
     conn->eof = true;
     conn->reading = false; /* libuv has stopped by itself */
+    if (net_tls_is_shaking(conn) && conn->phase == NET_OPEN) {
+        net_tls_shake_failed(conn, TLS_FAILURE_GONE, "the client went away within the handshake");
+        half_closed = false;
+    }
     if (conn->phase != NET_OPEN || !half_closed || !conn->protocol->on_eof(conn)) {
         net_conn_close(conn);
     }
@@ -122,16 +135,18 @@ static void on_read(uv_stream_t *stream, ssize_t n_read, const uv_buf_t *buf) {
         return; /* nothing there after all */
     }
     if (n_read < 0) {
-        input_ended(conn, n_read == UV_EOF && !is_gone(conn));
+        net_conn_input_ended(conn, n_read == UV_EOF && !is_gone(conn));
     } else {
         metric_add(METRIC_RECEIVED_BYTES_TOTAL, n_read);
         if (buf->base != conn->shard->in) {
             conn->protocol->on_room_filled(conn, (size_t)n_read);
             net_shard_sweep(conn->shard);
         } else {
-            struct str rest = consume(conn, str_make(buf->base, (size_t)n_read));
-            if (rest.len > 0 && conn->phase != NET_CLOSED) {
-                stash_copy(conn, rest);
+            struct str data = str_make(buf->base, (size_t)n_read);
+            if (conn->tls) {
+                net_tls_received(conn, data);
+            } else {
+                net_conn_take(conn, data);
             }
             take_turns(conn, n_read);
         }

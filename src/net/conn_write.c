@@ -7,6 +7,7 @@
 
 #include "base/metric.h"
 #include "net/call.h"
+#include "net/tls_conn.h"
 
 enum { MAX_TRIES = 8 }; /* at once; then other connections have their turn */
 
@@ -24,6 +25,38 @@ static void outgoing_cut(struct net_outgoing *out, size_t n_bytes) {
         out->bufs->base += n_bytes;
         out->bufs->len -= n_bytes;
     }
+}
+
+/* ---- the socket, or TLS above it ------------------------------------------------------------- */
+
+/* Of what travels; TLS counts its records itself. */
+static void count_sent(const struct net_conn *conn, size_t n_bytes) {
+    if (!conn->tls) {
+        metric_add(METRIC_SENT_BYTES_TOTAL, (int64_t)n_bytes);
+    }
+}
+
+ssize_t net_conn_try_write(struct net_conn *conn, uv_buf_t *bufs, unsigned n) {
+    if (conn->tls) {
+        return net_tls_try_write(conn, bufs, n);
+    }
+    int rc = uv_try_write(&conn->uv.stream, bufs, n);
+    if (rc > 0) {
+        metric_add(METRIC_SENT_BYTES_TOTAL, rc);
+    }
+    return rc == UV_EAGAIN ? 0 : rc;
+}
+
+/* Writes behind what is on its way. Returns: 0, or libuv's error; then `done` is not called. */
+static int queue_write(struct net_conn *conn, uv_write_t *write, const uv_buf_t *bufs, unsigned n,
+                       uv_write_cb done) {
+    return conn->tls ? net_tls_queue_write(conn, write, bufs, n, done)
+                     : uv_write(write, &conn->uv.stream, bufs, n, done);
+}
+
+size_t net_conn_unsent_bytes(const struct net_conn *conn) {
+    size_t n_waiting = conn->tls ? conn->tls->n_waiting_bytes : 0;
+    return uv_stream_get_write_queue_size(&conn->uv.stream) + n_waiting;
 }
 
 /* ---- gathered answers ------------------------------------------------------------------------ */
@@ -46,8 +79,8 @@ static void on_flushed(uv_write_t *write, int status) {
         net_conn_close(conn);
         return;
     }
-    metric_add(METRIC_SENT_BYTES_TOTAL, (int64_t)n_bytes);
-    if (conn->n_flushing == 0 && conn->phase == NET_LINGER) {
+    count_sent(conn, n_bytes);
+    if (!net_conn_is_sending(conn) && conn->phase == NET_LINGER) {
         net_conn_half_close(conn);
     }
     if (conn->stash) {
@@ -67,19 +100,11 @@ static void flush_later(struct net_conn *conn, const char *data, size_t n_bytes)
     memcpy(flush->data, data, n_bytes);
     uv_buf_t buf = {.base = flush->data, .len = n_bytes};
     conn->n_flushing++;
-    if (uv_write(&flush->write, &conn->uv.stream, &buf, 1, on_flushed) != 0) {
+    if (queue_write(conn, &flush->write, &buf, 1, on_flushed) != 0) {
         conn->n_flushing--;
         free(flush);
         net_conn_close(conn);
     }
-}
-
-ssize_t net_conn_try_write(struct net_conn *conn, uv_buf_t *bufs, unsigned n) {
-    int rc = uv_try_write(&conn->uv.stream, bufs, n);
-    if (rc > 0) {
-        metric_add(METRIC_SENT_BYTES_TOTAL, rc);
-    }
-    return rc == UV_EAGAIN ? 0 : rc;
 }
 
 /* At once, or from a copy. */
@@ -156,7 +181,7 @@ static void on_sent(uv_write_t *uv, int status) {
     struct net_write *write = (struct net_write *)uv;
     struct net_conn *conn = write->conn;
     if (status == 0) {
-        metric_add(METRIC_SENT_BYTES_TOTAL, (int64_t)write->n_bytes);
+        count_sent(conn, write->n_bytes);
     }
     conn->protocol->on_sent(conn);
     if (status < 0) {
@@ -174,7 +199,7 @@ bool net_conn_send(struct net_conn *conn, struct net_outgoing *out, struct net_w
     if (rc == 0) {
         write->conn = conn;
         write->n_bytes = out->n_bytes;
-        rc = uv_write(&write->uv, &conn->uv.stream, out->bufs, out->n, on_sent);
+        rc = queue_write(conn, &write->uv, out->bufs, out->n, on_sent);
     }
     if (rc < 0) {
         net_conn_close(conn);
@@ -197,7 +222,7 @@ static void on_written(uv_write_t *write, int status) {
         net_conn_close(conn);
         return;
     }
-    metric_add(METRIC_SENT_BYTES_TOTAL, (int64_t)call->writing_bytes);
+    count_sent(conn, call->writing_bytes);
     conn->protocol->on_written(call);
     net_conn_settle(conn);
 }
@@ -215,7 +240,7 @@ bool net_call_send(struct net_call *call, struct net_outgoing *out) {
     if (rc == 0) {
         call->writing_bytes = out->n_bytes;
         call->writing = true;
-        rc = uv_write(&call->write, &conn->uv.stream, out->bufs, out->n, on_written);
+        rc = queue_write(conn, &call->write, out->bufs, out->n, on_written);
         call->writing = rc == 0;
     }
     if (rc < 0) {

@@ -220,6 +220,7 @@ static void on_tick(struct net_shard *shard, uint64_t now_ns) {
 
 const struct net_protocol grpc_protocol = {
     .conn_bytes = sizeof(struct grpc_conn),
+    .alpn = "\x02h2",
     .on_refused = on_refused,
     .on_bytes = on_bytes,
     .room = room,

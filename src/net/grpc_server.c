@@ -81,8 +81,9 @@ void grpc_server_free(struct grpc_server *server) {
 }
 
 enum status grpc_server_listen(struct grpc_server *server, const struct address *address,
-                               struct address *bound, struct error *err) {
-    return net_server_listen(&server->net, address, NULL, bound, err);
+                               const struct tls_server *tls, struct address *bound,
+                               struct error *err) {
+    return net_server_listen(&server->net, address, tls, NULL, bound, err);
 }
 
 void grpc_server_drain(struct grpc_server *server) {

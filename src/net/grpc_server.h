@@ -31,6 +31,7 @@
 
 struct grpc_server;
 struct net_budget;
+struct tls_server;
 
 /* A message as it came, decompressed. Owns: the method that got it, until grpc_message_free. */
 struct grpc_message {
@@ -133,8 +134,8 @@ struct grpc_server_options {
 enum status grpc_server_new(const struct grpc_server_options *options, struct grpc_server **out,
                             struct error *err) __attribute__((warn_unused_result));
 enum status grpc_server_listen(struct grpc_server *server, const struct address *address,
-                               struct address *bound, struct error *err)
-    __attribute__((warn_unused_result));
+                               const struct tls_server *tls, struct address *bound,
+                               struct error *err) __attribute__((warn_unused_result));
 /* GOAWAY on every connection; calls at hand go on, connections close as their last call ends. */
 void grpc_server_drain(struct grpc_server *server);
 uint64_t grpc_server_in_flight(const struct grpc_server *server);

@@ -128,7 +128,8 @@ static inline void test_grpc_start(struct test_grpc *test, const struct grpc_lim
                                           .acceptor = test->host.workers[0]};
     assert_int_equal(grpc_server_new(&options, &test->server, &err), ST_OK);
     assert_int_equal(address_parse(str_of(address_text), &address, &err), ST_OK);
-    assert_int_equal(grpc_server_listen(test->server, &address, &test->host.bound, &err), ST_OK);
+    assert_int_equal(grpc_server_listen(test->server, &address, NULL, &test->host.bound, &err),
+                     ST_OK);
     test_host_start(&test->host);
 }
 

@@ -130,6 +130,7 @@ static void on_call_end(struct net_call *call) {
 
 const struct net_protocol http_protocol = {
     .conn_bytes = sizeof(struct serial_conn),
+    .alpn = "\x08http/1.1\x08http/1.0",
     .on_refused = on_refused,
     .on_bytes = on_bytes,
     .room = serial_room,

@@ -57,8 +57,9 @@ void http_server_free(struct http_server *server) {
 }
 
 enum status http_server_listen(struct http_server *server, const struct address *address,
-                               struct address *bound, struct error *err) {
-    return net_server_listen(&server->net, address, NULL, bound, err);
+                               const struct tls_server *tls, struct address *bound,
+                               struct error *err) {
+    return net_server_listen(&server->net, address, tls, NULL, bound, err);
 }
 
 void http_server_drain(struct http_server *server) {

@@ -34,6 +34,7 @@
 #include "wire/http1_request.h"
 
 struct http_server;
+struct tls_server;
 
 /* How a body shall be received; set by on_head. Defaults: the server's limits, identity. */
 struct http_body_plan {
@@ -111,9 +112,11 @@ struct http_server_options {
 enum status http_server_new(const struct http_server_options *options, struct http_server **out,
                             struct error *err);
 /* Binds and listens; `bound` gets the real address (port 0 resolved). A Unix socket's stale file is
- * replaced, a live one is an error. Thread: before the acceptor's loop runs, or on it. */
+ * replaced, a live one is an error. Over TLS when `tls` is not NULL, which outlives the server's
+ * stop. Thread: before the acceptor's loop runs, or on it. */
 enum status http_server_listen(struct http_server *server, const struct address *address,
-                               struct address *bound, struct error *err);
+                               const struct tls_server *tls, struct address *bound,
+                               struct error *err);
 /* From now on every answer says `Connection: close` and idle connections are closed; new
  * connections are still taken. Thread: the acceptor's. */
 void http_server_drain(struct http_server *server);

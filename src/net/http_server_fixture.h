@@ -185,9 +185,11 @@ static inline struct http_limits test_limits(void) {
     };
 }
 
-static inline void test_server_start_with(struct test_server *server,
+/* `tls` NULL: without. */
+static inline void test_server_start_over(struct test_server *server,
                                           const struct http_limits *limits,
-                                          struct net_budget budget, const char *address) {
+                                          struct net_budget budget, const char *address,
+                                          const struct tls_server *tls) {
     struct error err;
     struct address wanted;
     *server = (struct test_server){.big = malloc(TEST_BIG_BYTES)};
@@ -209,10 +211,16 @@ static inline void test_server_start_with(struct test_server *server,
     };
     assert_int_equal(address_parse(str_of(address), &wanted, &err), ST_OK);
     assert_int_equal(http_server_new(&options, &server->server, &err), ST_OK);
-    if (http_server_listen(server->server, &wanted, &server->host.bound, &err) != ST_OK) {
+    if (http_server_listen(server->server, &wanted, tls, &server->host.bound, &err) != ST_OK) {
         fail_msg("%s", err.text);
     }
     test_host_start(&server->host);
+}
+
+static inline void test_server_start_with(struct test_server *server,
+                                          const struct http_limits *limits,
+                                          struct net_budget budget, const char *address) {
+    test_server_start_over(server, limits, budget, address, NULL);
 }
 
 static inline void test_server_start(struct test_server *server, const struct http_limits *limits,

@@ -471,7 +471,7 @@ static void a_server_that_never_listened(void **state) {
     assert_int_equal(http_server_new(&options, &server, &err), ST_OK);
     struct address address, bound;
     assert_int_equal(address_parse(STR("203.0.113.1:0"), &address, &err), ST_OK);
-    assert_int_equal(http_server_listen(server, &address, &bound, &err), ST_IO);
+    assert_int_equal(http_server_listen(server, &address, NULL, &bound, &err), ST_IO);
     assert_non_null(strstr(err.text, "203.0.113.1:0"));
     http_server_free(server);
     worker_free(worker);
@@ -502,7 +502,7 @@ static void sockets_of_others(void **state) {
     struct http_server_options options = {
         .limits = limits, .workers = &worker, .n_workers = 1, .acceptor = worker};
     assert_int_equal(http_server_new(&options, &second, &err), ST_OK);
-    assert_int_equal(http_server_listen(second, &server.host.bound, &bound, &err), ST_IO);
+    assert_int_equal(http_server_listen(second, &server.host.bound, NULL, &bound, &err), ST_IO);
     assert_non_null(strstr(err.text, "already"));
     http_server_free(second);
     worker_free(worker);

@@ -57,7 +57,7 @@ void mip_server_free(struct mip_server *server) {
 
 enum status mip_server_listen(struct mip_server *server, const struct address *address,
                               const void *cookie, struct address *bound, struct error *err) {
-    return net_server_listen(&server->net, address, cookie, bound, err);
+    return net_server_listen(&server->net, address, NULL, cookie, bound, err);
 }
 
 void mip_server_drain(struct mip_server *server) {

@@ -1,5 +1,5 @@
-/* Secrets in memory: how they are compared, and how they are forgotten. What is compared are digests,
- * so that neither the bytes nor the length of a secret shows in the time that takes.
+/* Secrets in memory: how they are compared, and how they are forgotten. What is compared are
+ * digests, so that neither the bytes nor the length of a secret shows in the time that takes.
  *
  * Thread: any. */
 #ifndef SLUICE_NET_SECRET_H

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "net/listener.h"
+#include "net/tls_conn.h"
 
 /* So many connections over the limit are told why; the rest is closed at once. */
 enum { REFUSALS_AT_ONCE = 256 };
@@ -68,12 +69,21 @@ static void run_open(struct worker_msg *msg) {
     net_conn_open((struct net_conn *)(void *)((char *)msg - offsetof(struct net_conn, msg)));
 }
 
+/* Returns: NULL when out of memory. */
+static struct net_conn *conn_new(const struct net_entrance *entrance) {
+    struct net_conn *conn = calloc(1, entrance->server->protocol->conn_bytes);
+    if (conn && entrance->tls && !net_tls_attach(conn, entrance->tls)) {
+        free(conn);
+        return NULL;
+    }
+    return conn;
+}
+
 static void on_accept(void *cookie, int fd, int family) {
     const struct net_entrance *entrance = cookie;
     struct net_server *server = entrance->server;
     uint64_t n_over = net_budget_connect(server->budget);
-    struct net_conn *conn =
-        n_over <= REFUSALS_AT_ONCE ? calloc(1, server->protocol->conn_bytes) : NULL;
+    struct net_conn *conn = n_over <= REFUSALS_AT_ONCE ? conn_new(entrance) : NULL;
     if (!conn) {
         close(fd);
         net_budget_disconnect(server->budget);
@@ -120,7 +130,8 @@ void net_server_shard_done(struct net_server *server) {
 }
 
 /* Room for one more. Returns: NULL when out of memory. */
-static struct net_entrance *entrance_new(struct net_server *server, const void *cookie) {
+static struct net_entrance *entrance_new(struct net_server *server, const struct tls_server *tls,
+                                         const void *cookie) {
     size_t n = server->n_entrances;
     struct net_entrance **entrances =
         realloc(server->entrances, (n + 1) * sizeof(struct net_entrance *));
@@ -131,14 +142,16 @@ static struct net_entrance *entrance_new(struct net_server *server, const void *
     struct net_entrance *entrance = calloc(1, sizeof(*entrance));
     if (entrance) {
         entrance->server = server;
+        entrance->tls = tls;
         entrance->cookie = cookie;
     }
     return entrance;
 }
 
 enum status net_server_listen(struct net_server *server, const struct address *address,
-                              const void *cookie, struct address *bound, struct error *err) {
-    struct net_entrance *entrance = entrance_new(server, cookie);
+                              const struct tls_server *tls, const void *cookie,
+                              struct address *bound, struct error *err) {
+    struct net_entrance *entrance = entrance_new(server, tls, cookie);
     if (!entrance) {
         return error_set(err, ST_NO_MEMORY, "no memory for a listener");
     }

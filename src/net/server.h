@@ -47,20 +47,25 @@ enum net_timeout {
 };
 
 enum {
-    NET_READ_BYTES = 65536,    /* the worker's buffer for what is not read straight into a body */
-    NET_OUT_BYTES = 16384,     /* small answers of pipelined requests gather here */
-    NET_GATHERED_BYTES = 4096, /* of one answer that is gathered, at most */
+    NET_READ_BYTES = 65536, /* the worker's buffer for what is not read straight into a body */
+    NET_OPENED_BYTES = NET_READ_BYTES + 32768, /* over TLS: and the record that it completes */
+    NET_OUT_BYTES = 16384,                     /* small answers of pipelined requests gather here */
+    NET_GATHERED_BYTES = 4096,                 /* of one answer that is gathered, at most */
 };
 
 struct net_call;
 struct net_conn;
 struct net_server;
 struct net_shard;
+struct net_tls;
+struct net_tls_shard;
+struct tls_server;
 
 /* What makes a server one of a protocol. All on the connection's worker; a function that is given a
  * connection gets it with phase NET_OPEN, but for on_close. */
 struct net_protocol {
     size_t conn_bytes; /* of the protocol's own connection, zeroed when it is new */
+    const char *alpn;  /* over TLS: its names, each behind its length, best first; NULL: any */
     /* One connection too many: says so and closes. */
     void (*on_refused)(struct net_conn *conn, const struct error *err);
     /* Takes bytes off the front of `data`, or goes on to where they are taken; called again while
@@ -116,8 +121,10 @@ struct net_conn {
     size_t stash_at, stash_len;
     struct worker_msg msg; /* brings it from the acceptor to its worker */
     const struct net_entrance *entrance;
+    struct net_tls *tls; /* NULL: bytes travel as they are */
     int fd;              /* until it is opened there */
     unsigned n_flushing; /* gathered answers that did not fit the socket and are on their way */
+    unsigned n_sealed;   /* pieces of TLS that are */
     uint8_t phase;       /* enum net_phase */
     bool is_unix;
     bool refused;   /* one connection too many: gets an error and no more */
@@ -145,8 +152,9 @@ struct net_shard {
     unsigned n_handles;
     struct timeouts timeouts;
     struct body_pool pool;
-    char *in;  /* NET_READ_BYTES */
-    char *out; /* NET_OUT_BYTES */
+    struct net_tls_shard *tls; /* NULL: nobody came over TLS yet */
+    char *in;                  /* NET_READ_BYTES */
+    char *out;                 /* NET_OUT_BYTES */
     size_t out_len;
     struct net_conn *out_conn; /* whose answers those are */
     bool begun, stopping, done;
@@ -170,7 +178,8 @@ struct net_limits {
 struct net_entrance {
     struct net_server *server;
     struct listener *listener;
-    const void *cookie; /* whose connections those are, for the protocol above */
+    const void *cookie;           /* whose connections those are, for the protocol above */
+    const struct tls_server *tls; /* NULL: without */
     char text[ADDRESS_TEXT_BYTES];
 };
 
@@ -217,9 +226,11 @@ enum status net_server_init(struct net_server *server, const struct net_server_o
                             struct error *err) __attribute__((warn_unused_result));
 /* After `done` of net_server_stop, or of a server that never listened. */
 void net_server_fini(struct net_server *server);
-/* As http_server_listen; connections accepted there have an entrance with `cookie`. */
+/* As http_server_listen; connections accepted there have an entrance with `cookie`. `tls` may be
+ * NULL, and outlives the server's stop. */
 enum status net_server_listen(struct net_server *server, const struct address *address,
-                              const void *cookie, struct address *bound, struct error *err)
+                              const struct tls_server *tls, const void *cookie,
+                              struct address *bound, struct error *err)
     __attribute__((warn_unused_result));
 void net_server_drain(struct net_server *server);
 void net_server_stop(struct net_server *server, void (*done)(void *cookie), void *cookie);
@@ -250,6 +261,8 @@ void net_shard_make_ready(struct net_shard *shard, struct net_conn *conn);
 
 /* Takes over conn->fd on the connection's worker. */
 void net_conn_open(struct net_conn *conn);
+/* One connection too many: is told so. */
+void net_conn_refuse(struct net_conn *conn);
 /* After any event: sends what is gathered, reads or rests, arms the timeout that it has now. */
 void net_conn_settle(struct net_conn *conn);
 /* Ends it in order: what was sent leaves, then the server half-closes and drops what still comes,
@@ -263,12 +276,21 @@ void net_conn_timed_out(struct net_conn *conn, enum net_timeout timeout);
 /* The peer, for the log: "127.0.0.1:40312", "unix:pid 4711". Returns: `out`. */
 const char *net_conn_peer(const struct net_conn *conn, char out[ADDRESS_TEXT_BYTES]);
 
+/* Something that was written is still on its way. */
+static inline bool net_conn_is_sending(const struct net_conn *conn) {
+    return conn->n_flushing + conn->n_sealed > 0;
+}
+
 /* ---- conn_read.c: bytes in ------------------------------------------------------------------- */
 
 void net_conn_read_start(struct net_conn *conn);
 void net_conn_read_stop(struct net_conn *conn);
 /* Goes on with the bytes that waited. */
 void net_conn_run_stash(struct net_conn *conn);
+/* Plain bytes for the protocol; those that have to wait are kept. */
+void net_conn_take(struct net_conn *conn, struct str data);
+/* The peer sends nothing more (`half_closed`), or is gone. Nothing is read any more. */
+void net_conn_input_ended(struct net_conn *conn, bool half_closed);
 /* Drops all of `data`, and counts it. */
 void net_conn_discard(struct net_conn *conn, struct str *data);
 
@@ -309,6 +331,8 @@ bool net_conn_gather(struct net_conn *conn, const struct net_outgoing *out);
 /* Writes what the socket takes now. Returns: bytes, or a negative error that ends the
  * connection. */
 ssize_t net_conn_try_write(struct net_conn *conn, uv_buf_t *bufs, unsigned n);
+/* What was written and the socket has not taken. */
+size_t net_conn_unsent_bytes(const struct net_conn *conn);
 /* Sends a few bytes: gathered, at once, or from a copy when the socket is full. */
 void net_conn_send_small(struct net_conn *conn, struct str data);
 /* A write of a connection that has several requests under way. */

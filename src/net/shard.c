@@ -8,6 +8,7 @@
 
 #include "loop/clock.h"
 #include "net/call.h"
+#include "net/tls_conn.h"
 
 static const uint64_t LINGER_NS = 5000000000u; /* between two pieces of what is dropped */
 
@@ -81,8 +82,8 @@ static bool has_unread(const struct net_conn *conn) {
 }
 
 static bool is_idle(const struct net_conn *conn) {
-    return conn->phase == NET_OPEN && conn->n_flushing == 0 && !conn->stash &&
-           conn->protocol->is_idle(conn);
+    return conn->phase == NET_OPEN && !net_conn_is_sending(conn) && !conn->stash &&
+           !net_tls_is_shaking(conn) && conn->protocol->is_idle(conn);
 }
 
 static void run_drain(struct worker_msg *msg) {
@@ -211,6 +212,7 @@ void net_shard_init(struct net_shard *shard, struct net_server *server, struct w
 
 void net_shard_fini(struct net_shard *shard) {
     assert(shard->n_conns == 0 && shard->n_calls == 0 && !shard->ended);
+    free(shard->tls);
     free(shard->in);
     free(shard->out);
 }

@@ -1,7 +1,7 @@
 /* Settings of TLS, made once from the files. What is not an OpenSSL default is here, with why:
- * TLS 1.2 or later; with 1.2 only ciphers that HTTP/2 allows (RFC 9113, appendix A): forward secrecy
- * and authenticated encryption; no renegotiation, no compression; sessions are resumed by tickets,
- * which need no memory here. */
+ * TLS 1.2 or later; with 1.2 only ciphers that HTTP/2 allows (RFC 9113, appendix A): forward
+ * secrecy and authenticated encryption; no renegotiation, no compression; sessions are resumed by
+ * tickets, which need no memory here. */
 #include "net/tls_context.h"
 
 #include <openssl/err.h>

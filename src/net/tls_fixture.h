@@ -37,8 +37,8 @@ static inline void test_extend(X509 *cert, X509 *issuer, int nid, const char *va
     X509_EXTENSION_free(extension);
 }
 
-/* A certificate for `name`, valid from and until so many seconds from now, signed by `issuer` (NULL:
- * itself). Each may sign others. */
+/* A certificate for `name`, valid from and until so many seconds from now, signed by `issuer`
+ * (NULL: itself). Each may sign others. */
 static inline void test_identity_init_at(struct test_identity *self, const char *name,
                                          const struct test_identity *issuer, long from,
                                          long until) {

@@ -1,5 +1,5 @@
-/* OpenSSL between two pieces of memory. Its BIO takes the peer's bytes from where they were read and
- * puts ours where they are written from; nothing is buffered in between. */
+/* OpenSSL between two pieces of memory. Its BIO takes the peer's bytes from where they were read
+ * and puts ours where they are written from; nothing is buffered in between. */
 #include "net/tls_session.h"
 
 #include <openssl/err.h>
@@ -167,7 +167,8 @@ enum tls_result tls_session_write(struct tls_session *session, struct tls_wire *
     }
     begin(session, wire);
     enum tls_result result = end(session, SSL_write_ex(session->ssl, data.ptr, data.len, &n));
-    /* There was room for all of it, and nothing has to come first: it was sealed, or it can't be. */
+    /* There was room for all of it, and nothing has to come first: it was sealed, or it can't
+     * be. */
     if (result != TLS_DONE || n != data.len) {
         session->broken = true;
         return TLS_BROKEN;

@@ -1,5 +1,5 @@
-/* Both ends of TLS in memory: handshakes and data at every split and with little room, who is let in
- * and who is not, and what is said then. */
+/* Both ends of TLS in memory: handshakes and data at every split and with little room, who is let
+ * in and who is not, and what is said then. */
 #include "net/tls_session.h"
 
 #include <setjmp.h>

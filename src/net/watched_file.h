@@ -1,7 +1,8 @@
 /* A small file that is replaced while the process runs: a certificate, a list of keys. It is read
  * whole, again and again, and what counts is what is in it: a link that now leads elsewhere (as
- * Kubernetes swaps a secret) and a copy that kept its times are noticed, a file that was only touched
- * is not. It refuses to know what the bytes mean, and keeps none of them: they may be secret.
+ * Kubernetes swaps a secret) and a copy that kept its times are noticed, a file that was only
+ * touched is not. It refuses to know what the bytes mean, and keeps none of them: they may be
+ * secret.
  *
  * Thread: one at a time. Reading a file blocks: these are local, and small. */
 #ifndef SLUICE_NET_WATCHED_FILE_H
@@ -31,7 +32,8 @@ static inline struct str watched_file_text(const struct watched_file *file) {
 
 /* Reads all of it. `*changed` is set, and else left alone, when the file holds something else than
  * the last time, or can't be read for another reason than then; the first read is a change.
- * Returns: ST_IO with the reason, without the path. Owns: watched_file_drop, also after an error. */
+ * Returns: ST_IO with the reason, without the path. Owns: watched_file_drop, also after an
+ * error. */
 enum status watched_file_read(struct watched_file *file, bool *changed, struct error *err)
     __attribute__((warn_unused_result));
 /* Overwrites and frees what was read. */
