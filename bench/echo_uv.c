@@ -1,5 +1,5 @@
-/* The floor for MIP: a server on the same event loop library that sends back what it reads, and does
- * nothing else. `echo_uv` prints the port it listens on and ends with its standard input. */
+/* The floor for MIP: a server on the same event loop library that sends back what it reads, and
+ * does nothing else. `echo_uv` prints the port it listens on and ends with its standard input. */
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>

@@ -134,11 +134,10 @@ static size_t take_head(struct load *load, struct conn *conn, const char *data, 
     memcpy(conn->head + had, data, taken);
     size_t head_bytes = 0;
     int status = 0;
-    bool whole = load->request[0] == 0
-                     ? load_packet_parse(conn->head, had + taken, &head_bytes, &conn->body_left,
-                                         &status)
-                     : load_head_parse(conn->head, had + taken, &head_bytes, &conn->body_left,
-                                       &status);
+    bool whole =
+        load->request[0] == 0
+            ? load_packet_parse(conn->head, had + taken, &head_bytes, &conn->body_left, &status)
+            : load_head_parse(conn->head, had + taken, &head_bytes, &conn->body_left, &status);
     if (!whole) {
         conn->n_head = had + taken;
         return conn->n_head < HEAD_BYTES ? taken : 0;

@@ -1,5 +1,6 @@
 /* The parts of the load generator: one request repeated on many connections, each waiting for its
- * answer before it asks again. It knows just enough HTTP/1.1 and MIP to find where an answer ends. */
+ * answer before it asks again. It knows just enough HTTP/1.1 and MIP to find where an answer
+ * ends. */
 #ifndef SLUICE_BENCH_LOAD_H
 #define SLUICE_BENCH_LOAD_H
 

@@ -7,7 +7,8 @@
 
 int main(int argc, char **argv) {
     if (argc < 6) {
-        fprintf(stderr, "usage: load HOST PORT REQUEST-FILE CONNECTIONS SECONDS [WARMUP [reconnect]]\n");
+        fprintf(stderr,
+                "usage: load HOST PORT REQUEST-FILE CONNECTIONS SECONDS [WARMUP [reconnect]]\n");
         return 2;
     }
     struct load_options options = {.host = argv[1],
