@@ -165,7 +165,7 @@ static void send_more_than_fit(struct rig *rig) {
 static void a_full_queue_refuses(void **state) {
     static struct rig rig;
     (void)state;
-    struct model_config config = {.run_on = RUN_ON_INSTANCE, .max_queue_size = 2};
+    struct model_config config = {.run_on = RUN_ON_INSTANCE, .queue.max_size = 2};
     rig_open(&rig, &config, 100);
     rig_run(&rig, send_more_than_fit, 4);
     assert_int_equal(rig.calls[3].error.status, ST_QUEUE_FULL);
@@ -196,7 +196,7 @@ static void send_two_at_once(struct rig *rig) {
 static void what_an_idle_instance_will_take_fills_no_queue(void **state) {
     static struct rig rig;
     (void)state;
-    struct model_config config = {.run_on = RUN_ON_INSTANCE, .max_queue_size = 1};
+    struct model_config config = {.run_on = RUN_ON_INSTANCE, .queue.max_size = 1};
     rig_open(&rig, &config, 100);
     rig_run(&rig, send_two_at_once, 3);
     assert_int_equal(rig.calls[0].error.status, ST_OK);

@@ -25,6 +25,40 @@ struct model_config_tensor {
     struct str label_filename;
 };
 
+/* How long the requests of one priority wait, and how many of them. */
+struct model_queue_policy {
+    uint64_t max_size;   /* requests; 0: the server's own limit */
+    uint64_t timeout_us; /* 0: they wait as long as it takes */
+    bool allow_override; /* a request may ask to wait for less */
+    bool delays;         /* one whose time is over lets the others of its level pass, instead of
+                            being refused */
+};
+
+/* The policy of one level. */
+struct model_config_level {
+    uint64_t level; /* from 1, the highest */
+    struct model_queue_policy policy;
+};
+
+enum model_warmup_data { WARMUP_ZERO, WARMUP_RANDOM, WARMUP_FILE };
+
+struct model_warmup_input {
+    struct str name;
+    enum datatype datatype;
+    struct shape dims; /* of one row, without the batch dimension; none is -1 */
+    enum model_warmup_data data;
+    struct str filename; /* in the model's folder "warmup" */
+};
+
+/* A sample that every instance runs before the model is ready. */
+struct model_warmup {
+    struct str name;     /* for messages */
+    uint64_t batch_size; /* rows; at least 1 */
+    uint64_t count;      /* how often; at least 1 */
+    const struct model_warmup_input *inputs;
+    size_t n_inputs;
+};
+
 enum model_version_policy { VERSIONS_LATEST, VERSIONS_ALL, VERSIONS_SPECIFIC };
 
 /* Where an execution runs. */
@@ -53,12 +87,18 @@ struct model_config {
     size_t n_specific;
     struct str default_filename; /* empty: model.<extension of the backend> */
     uint64_t instance_count;     /* 0: not configured */
-    bool has_dynamic_batching;   /* kept for the scheduler */
+    bool has_dynamic_batching;
     uint64_t max_queue_delay_us;
-    uint64_t max_queue_size; /* 0: the server's own limit */
     const uint64_t *preferred_batch_sizes;
     size_t n_preferred;
     bool preserve_ordering;
+    uint64_t priority_levels;        /* 0: one, and requests cannot choose */
+    uint64_t default_priority;       /* from 1, where there are levels */
+    struct model_queue_policy queue; /* of levels without a policy of their own */
+    const struct model_config_level *levels;
+    size_t n_levels;
+    const struct model_warmup *warmups;
+    size_t n_warmups;
     enum model_run_on
         run_on; /* parameters { key: "sluice.run_on" value { string_value: "worker" } } */
     const struct model_config_param *params;

@@ -70,6 +70,15 @@ enum status config_read_numbers(struct arena *arena, const struct doc_node *node
     return ST_OK;
 }
 
+enum status config_read_count(const struct doc_node *parent, const char *key, uint64_t *out,
+                              struct error *err) {
+    struct doc_node node = doc_get(parent, key);
+    int64_t value = (int64_t)*out;
+    enum status st = doc_read_i64(&node, 0, INT64_MAX, &value, err);
+    *out = (uint64_t)value;
+    return st;
+}
+
 /* ---- which backend --------------------------------------------------------------------------- */
 
 struct platform {

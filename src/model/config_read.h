@@ -17,17 +17,35 @@ enum status config_read_filename(struct arena *arena, const struct doc_node *par
 enum status config_read_numbers(struct arena *arena, const struct doc_node *node, int64_t min,
                                 const uint64_t **out, size_t *n, struct error *err)
     __attribute__((warn_unused_result));
+/* A whole number from 0 on; left alone when absent. */
+enum status config_read_count(const struct doc_node *parent, const char *key, uint64_t *out,
+                              struct error *err) __attribute__((warn_unused_result));
 enum status config_no_memory(struct error *err);
 
 /* config_tensor.c */
 enum status config_read_tensors(struct arena *arena, const struct doc_node *root,
                                 struct model_config *out, struct error *err)
     __attribute__((warn_unused_result));
+/* A list of dimensions, each at least 1, or -1. */
+enum status config_read_dims(struct arena *arena, const struct doc_node *node, struct shape *out,
+                             struct error *err) __attribute__((warn_unused_result));
+/* `data_type`; left alone when absent or TYPE_INVALID. */
+enum status config_read_datatype(const struct doc_node *parent, enum datatype *out,
+                                 struct error *err) __attribute__((warn_unused_result));
+/* config_batching.c: dynamic_batching */
+enum status config_read_batching(struct arena *arena, const struct doc_node *root,
+                                 struct model_config *out, struct error *err)
+    __attribute__((warn_unused_result));
+/* config_warmup.c: model_warmup */
+enum status config_read_warmups(struct arena *arena, const struct doc_node *root,
+                                struct model_config *out, struct error *err)
+    __attribute__((warn_unused_result));
 /* config_param.c */
 enum status config_read_params(struct arena *arena, const struct doc_node *root,
                                struct model_config *out, struct error *err)
     __attribute__((warn_unused_result));
-/* config_serving.c: version_policy, instance_group, dynamic_batching; and parameters */
+/* config_serving.c: version_policy, instance_group; dynamic_batching, model_warmup and parameters
+ * through their own readers */
 enum status config_read_serving(struct arena *arena, const struct doc_node *root,
                                 struct model_config *out, struct error *err)
     __attribute__((warn_unused_result));

@@ -55,9 +55,36 @@ static const char whole[] =
     "  preserve_ordering: true\n"
     "  default_queue_policy { max_queue_size: 20 }\n"
     "}\n"
+    "model_warmup [ { name: \"first\" batch_size: 2 count: 3\n"
+    "    inputs { key: \"image\" value { data_type: TYPE_FP32 dims: [ 28, 28 ] zero_data: true } "
+    "}\n"
+    "    inputs { key: \"words\" value { data_type: TYPE_STRING dims: 2\n"
+    "                                  input_data_file: \"words.bin\" } } },\n"
+    "  { name: \"not run\" },\n"
+    "  { name: \"last\" batch_size: 1\n"
+    "    inputs { key: \"age\" value { data_type: TYPE_INT8 random_data: true } } } ]\n"
     "model_transaction_policy { decoupled: false }\n"
     "parameters { key: \"sluice.run_on\" value: { string_value: \"worker\" } }\n"
     "parameters { key: \"threads\" value { string_value: \"3\" } }\n";
+
+static void assert_warmups(const struct model_warmup *warmups) {
+    const struct model_warmup_input *inputs = warmups[0].inputs;
+    assert_str(warmups[0].name, "first");
+    assert_int_equal(warmups[0].batch_size, 2);
+    assert_int_equal(warmups[0].count, 3);
+    assert_int_equal(warmups[0].n_inputs, 2);
+    assert_str(inputs[0].name, "image");
+    assert_int_equal(inputs[0].datatype, DT_FP32);
+    assert_dims(inputs[0].dims, "[28,28]");
+    assert_int_equal(inputs[0].data, WARMUP_ZERO);
+    assert_int_equal(inputs[1].datatype, DT_BYTES);
+    assert_int_equal(inputs[1].data, WARMUP_FILE);
+    assert_str(inputs[1].filename, "words.bin");
+    assert_str(warmups[1].name, "last");
+    assert_int_equal(warmups[1].count, 1);
+    assert_int_equal(warmups[1].inputs[0].data, WARMUP_RANDOM);
+    assert_int_equal(warmups[1].inputs[0].dims.rank, 0);
+}
 
 static void everything_that_is_understood(void **state) {
     struct arena *arena = arena_new(NULL, 0);
@@ -97,11 +124,42 @@ static void everything_that_is_understood(void **state) {
     assert_int_equal(config.preferred_batch_sizes[1], 8);
     assert_int_equal(config.max_queue_delay_us, 100);
     assert_true(config.preserve_ordering);
-    assert_int_equal(config.max_queue_size, 20);
+    assert_int_equal(config.queue.max_size, 20);
+    assert_int_equal(config.n_warmups, 2);
+    assert_warmups(config.warmups);
     assert_int_equal(config.run_on, RUN_ON_WORKER);
     assert_int_equal(config.n_params, 1); /* our own are not the backend's */
     assert_str(config.params[0].name, "threads");
     assert_str(config.params[0].value, "3");
+    arena_free(arena);
+}
+
+static void priorities_and_policies(void **state) {
+    static const char text[] =
+        "dynamic_batching {\n"
+        "  priority_levels: 3 default_priority_level: 2\n"
+        "  default_queue_policy { timeout_action: DELAY default_timeout_microseconds: 5000\n"
+        "                         allow_timeout_override: true max_queue_size: 4 }\n"
+        "  priority_queue_policy { key: 3 value { max_queue_size: 7 } }\n"
+        "  priority_queue_policy { key: 1 value { timeout_action: REJECT } }\n"
+        "}\n";
+    struct arena *arena = arena_new(NULL, 0);
+    struct model_config config;
+    struct error err;
+    (void)state;
+    assert_int_equal(read_text(arena, text, &config, &err), ST_OK);
+    assert_int_equal(config.priority_levels, 3);
+    assert_int_equal(config.default_priority, 2);
+    assert_true(config.queue.delays);
+    assert_true(config.queue.allow_override);
+    assert_int_equal(config.queue.timeout_us, 5000);
+    assert_int_equal(config.queue.max_size, 4);
+    assert_int_equal(config.n_levels, 2);
+    assert_int_equal(config.levels[0].level, 3);
+    assert_int_equal(config.levels[0].policy.max_size, 7);
+    assert_int_equal(config.levels[0].policy.timeout_us, 0);
+    assert_int_equal(config.levels[1].level, 1);
+    assert_false(config.levels[1].policy.delays);
     arena_free(arena);
 }
 
@@ -157,7 +215,7 @@ static const char *const tuning[] = {
     "runtime: \"libtriton_x.so\"",
     "cc_model_filenames { key: \"7.0\" value: \"a.plan\" }",
     "metric_tags { key: \"team\" value: \"a\" }",
-    "model_warmup { name: \"w\" batch_size: 1 }",
+    "model_warmup { name: \"w\" }", /* no batch size */
     "model_operations { op_library_filename: \"a.so\" }",
     "model_repository_agents { agents [ { name: \"checksum\" } ] }",
     "response_cache { enable: true }",
@@ -165,9 +223,9 @@ static const char *const tuning[] = {
     "input { name: \"a\" format: FORMAT_NCHW }",
     "instance_group { rate_limiter { resources [ { name: \"R\" count: 1 } ] } }",
     "instance_group { profile: [ \"0\" ] host_policy: \"p\" }",
-    "dynamic_batching { priority_levels: 2 default_priority_level: 1 }",
     "dynamic_batching { priority_queue_policy { key: 1 value { max_queue_size: 1 } } }",
-    "dynamic_batching { default_queue_policy { timeout_action: DELAY } }",
+    "dynamic_batching { preserve_ordering: true priority_levels: 1 default_priority_level: 1 }",
+    "dynamic_batching { preserve_ordering: true default_queue_policy { timeout_action: DELAY } }",
     "version_policy { all { } }",
     "version_policy { latest { num_versions: 3 } }",
     "max_batch_size: 0",
@@ -264,6 +322,53 @@ static const struct bad bads[] = {
     {"dynamic_batching { preferred_batch_size: 0 }", {"preferred_batch_size", "got 0"}},
     {"dynamic_batching { max_queue_delay_microseconds: -1 }", {"max_queue_delay", "got -1"}},
     {"dynamic_batching { preserve_ordering: 3 }", {"preserve_ordering", "true or false"}},
+    {"dynamic_batching { priority_levels: 2 }",
+     {"priority_levels", "from 1 to priority_levels, 2"}},
+    {"dynamic_batching { priority_levels: 2 default_priority_level: 3 }",
+     {"default_priority_level", "got 3"}},
+    {"dynamic_batching { priority_levels: 5000 default_priority_level: 1 }",
+     {"priority_levels", "1000"}},
+    {"dynamic_batching { default_queue_policy { timeout_action: DROP } }",
+     {"default_queue_policy.timeout_action", "REJECT or DELAY, got \"DROP\""}},
+    {"dynamic_batching { default_queue_policy { default_timeout_microseconds: -1 } }",
+     {"default_timeout_microseconds", "got -1"}},
+    {"dynamic_batching { priority_levels: 2 default_priority_level: 1\n"
+     "priority_queue_policy { key: 3 value { } } }",
+     {"config.pbtxt:2: dynamic_batching.priority_queue_policy.key", "got 3"}},
+    {"dynamic_batching { priority_levels: 2 default_priority_level: 1\n"
+     "priority_queue_policy { value { } } }",
+     {"priority_queue_policy", "has no key"}},
+    {"dynamic_batching { priority_levels: 2 default_priority_level: 1\n"
+     "priority_queue_policy [ { key: 2 }, { key: 2 } ] }",
+     {"priority_queue_policy[1].key", "level 2 is there twice"}},
+    {"dynamic_batching { priority_queue_policy { key: 1 value { max_size: 1 } } }",
+     {"priority_queue_policy.value.max_size", "unknown field"}},
+    {"dynamic_batching { preserve_ordering: true priority_levels: 2 default_priority_level: 1 }",
+     {"preserve_ordering", "priority_levels is 2"}},
+    {"dynamic_batching { preserve_ordering: true\n"
+     "default_queue_policy { timeout_action: DELAY default_timeout_microseconds: 1 } }",
+     {"preserve_ordering", "timeout_action is DELAY"}},
+    {"dynamic_batching { preserve_ordering: true priority_levels: 1 default_priority_level: 1\n"
+     "priority_queue_policy { key: 1 value { timeout_action: DELAY allow_timeout_override: true } "
+     "} }",
+     {"preserve_ordering", "timeout_action is DELAY"}},
+    {"model_warmup { batch_size: -1 }", {"model_warmup.batch_size", "got -1"}},
+    {"model_warmup { batch_size: 1 inputs { value { } } }", {"model_warmup.inputs", "has no key"}},
+    {"model_warmup { batch_size: 1 inputs { key: \"a\" } }",
+     {"model_warmup.inputs", "has no value"}},
+    {"model_warmup { batch_size: 1 inputs { key: \"a\" value { zero_data: true } } }",
+     {"model_warmup.inputs.value", "has no data_type"}},
+    {"model_warmup { batch_size: 1 inputs { key: \"a\" value { data_type: TYPE_INT8 dims: 3 } } }",
+     {"model_warmup.inputs.value", "expected one of zero_data"}},
+    {"model_warmup { batch_size: 1 inputs { key: \"a\" value { data_type: TYPE_INT8\n"
+     "zero_data: true random_data: true } } }",
+     {"model_warmup.inputs.value", "expected one of zero_data"}},
+    {"model_warmup { batch_size: 1 inputs { key: \"a\" value { data_type: TYPE_INT8\n"
+     "dims: [ 2, -1 ] zero_data: true } } }",
+     {"config.pbtxt:2: model_warmup.inputs.value.dims[1]", "fixed"}},
+    {"model_warmup { batch_size: 1 inputs { key: \"a\" value { data_type: TYPE_INT8\n"
+     "input_data_file: \"../x\" } } }",
+     {"input_data_file", "lead out"}},
     {"parameters { value { string_value: \"a\" } }", {"parameters", "has no key"}},
     {"parameters { key: \"a\" value { string_value: 3 } }", {"string_value", "expected text"}},
     {"parameters { key: \"a\" } parameters { key: \"a\" }", {"parameters[1]", "given twice"}},
@@ -311,6 +416,7 @@ static void out_of_memory_is_said(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everything_that_is_understood),
+        cmocka_unit_test(priorities_and_policies),
         cmocka_unit_test(parameters_are_merged_over),
         cmocka_unit_test(nothing_at_all),
         cmocka_unit_test(what_only_tunes_is_accepted),

@@ -1,5 +1,5 @@
-/* How a model is served, as its configuration says: versions, instances, batching, parameters. */
-#include "base/num.h"
+/* How a model is served, as its configuration says: versions, instances, and what its neighbours
+ * read of batching, warm-up and parameters. */
 #include "model/config_read.h"
 
 enum { MAX_INSTANCES = 1024 };
@@ -92,37 +92,7 @@ static enum status read_instances(const struct doc_node *root, struct model_conf
     return ST_OK;
 }
 
-/* ---- batching -------------------------------------------------------------------------------- */
-
-static enum status read_count(const struct doc_node *parent, const char *key, uint64_t *out,
-                              struct error *err) {
-    struct doc_node node = doc_get(parent, key);
-    int64_t value = (int64_t)*out;
-    enum status st = doc_read_i64(&node, 0, INT64_MAX, &value, err);
-    *out = (uint64_t)value;
-    return st;
-}
-
-static enum status read_batching(struct arena *arena, const struct doc_node *root,
-                                 struct model_config *out, struct error *err) {
-    struct doc_node batching = doc_get(root, "dynamic_batching");
-    struct doc_node preferred = doc_get(&batching, "preferred_batch_size");
-    struct doc_node ordering = doc_get(&batching, "preserve_ordering");
-    struct doc_node policy = doc_get(&batching, "default_queue_policy");
-    out->has_dynamic_batching = batching.val != NULL;
-    enum status st = config_read_numbers(arena, &preferred, 1, &out->preferred_batch_sizes,
-                                         &out->n_preferred, err);
-    if (st == ST_OK) {
-        st = read_count(&batching, "max_queue_delay_microseconds", &out->max_queue_delay_us, err);
-    }
-    if (st == ST_OK) {
-        st = doc_read_bool(&ordering, &out->preserve_ordering, err);
-    }
-    if (st == ST_OK) {
-        st = read_count(&policy, "max_queue_size", &out->max_queue_size, err);
-    }
-    return st;
-}
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 enum status config_read_serving(struct arena *arena, const struct doc_node *root,
                                 struct model_config *out, struct error *err) {
@@ -131,7 +101,10 @@ enum status config_read_serving(struct arena *arena, const struct doc_node *root
         st = read_instances(root, out, err);
     }
     if (st == ST_OK) {
-        st = read_batching(arena, root, out, err);
+        st = config_read_batching(arena, root, out, err);
+    }
+    if (st == ST_OK) {
+        st = config_read_warmups(arena, root, out, err);
     }
     if (st == ST_OK) {
         st = config_read_params(arena, root, out, err);

@@ -6,7 +6,7 @@
 /* The batch dimension stands before these. */
 enum { MAX_DIMS = SHAPE_MAX_RANK - 1 };
 
-static enum status read_dims(struct arena *arena, const struct doc_node *node, struct shape *out,
+enum status config_read_dims(struct arena *arena, const struct doc_node *node, struct shape *out,
                              struct error *err) {
     size_t n = doc_count(node);
     if (n > MAX_DIMS) {
@@ -32,7 +32,7 @@ static enum status read_dims(struct arena *arena, const struct doc_node *node, s
     return ST_OK;
 }
 
-static enum status read_datatype(const struct doc_node *parent, enum datatype *out,
+enum status config_read_datatype(const struct doc_node *parent, enum datatype *out,
                                  struct error *err) {
     struct doc_node node = doc_get(parent, "data_type");
     struct str name = {NULL, 0};
@@ -59,7 +59,7 @@ static enum status read_shape(struct arena *arena, const struct doc_node *parent
     if (!node.val) {
         return ST_OK;
     }
-    enum status st = read_dims(arena, &node, &out->dims, err);
+    enum status st = config_read_dims(arena, &node, &out->dims, err);
     if (st == ST_OK && out->dims.rank == 0) {
         return doc_error(&node, err,
                          "must not be empty; a tensor without dimensions is dims: [ 1 ] with "
@@ -79,7 +79,7 @@ static enum status read_reshape(struct arena *arena, const struct doc_node *pare
         return doc_error(&node, err, "needs dims beside it");
     }
     struct doc_node list = doc_get(&node, "shape");
-    enum status st = read_dims(arena, &list, &out->reshape, err);
+    enum status st = config_read_dims(arena, &list, &out->reshape, err);
     if (st == ST_OK && !reshape_is_sound(out->dims, out->reshape)) {
         char dims[SHAPE_TEXT_BYTES], reshape[SHAPE_TEXT_BYTES];
         st =
@@ -98,7 +98,7 @@ static enum status read_tensor(struct arena *arena, const struct doc_node *node,
         st = doc_error(node, err, "has no name");
     }
     if (st == ST_OK) {
-        st = read_datatype(node, &out->datatype, err);
+        st = config_read_datatype(node, &out->datatype, err);
     }
     if (st == ST_OK) {
         st = read_shape(arena, node, out, err);

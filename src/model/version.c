@@ -112,7 +112,7 @@ static struct model_version *allocate(const struct version_options *options, str
         .directory = directory_of(options),
     };
     version->config.name = options->name;
-    uint64_t limit = options->config->max_queue_size > 0 ? options->config->max_queue_size
+    uint64_t limit = options->config->queue.max_size > 0 ? options->config->queue.max_size
                                                          : options->max_queue_size;
     scheduler_init(&version->scheduler, limit > SIZE_MAX ? SIZE_MAX : (size_t)limit);
     pace_init(&version->pace);

@@ -106,9 +106,9 @@ static void add_batching(struct buf *out, const struct model_config *config) {
     pb_add_packed_i64(out, 1, (const int64_t *)config->preferred_batch_sizes, config->n_preferred);
     add_number(out, 2, config->max_queue_delay_us);
     add_number(out, 3, config->preserve_ordering);
-    if (config->max_queue_size > 0) {
+    if (config->queue.max_size > 0) {
         size_t queue = pb_begin(out, 6);
-        add_number(out, 4, config->max_queue_size);
+        add_number(out, 4, config->queue.max_size);
         pb_end(out, queue);
     }
     pb_end(out, batching);
