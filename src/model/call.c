@@ -28,6 +28,9 @@ void call_move(struct call *call, enum call_state to) {
 /* Hands the call over to the front end. It is gone afterwards. */
 static void finish(struct call *call) {
     struct model_version *version = call->version;
+    if (call->queued_ns > 0) {
+        statistics_count_call(&version->statistics, call);
+    }
     bool held = call->response.release != NULL;
     call->release_unrefs = held;
     call->done(call);
@@ -87,11 +90,12 @@ static bool run_here(struct call *call) {
     call->on_worker = true;
     call_move(call, CALL_RUNNING);
     instance_execute(instance, &call, 1, call->queued_ns);
-    instance_release(instance);
     /* Only this thread's loop could run `done`, so the call is still there. */
+    uint64_t ended_ns = call->answered ? call->finished_ns : clock_now_ns();
+    instance_executed(instance, ended_ns);
+    instance_release(instance);
     call->on_worker = false;
     if (version->run_on == RUN_AUTO) {
-        uint64_t ended_ns = call->answered ? call->finished_ns : clock_now_ns();
         pace_add(&version->pace, ended_ns - call->queued_ns);
     }
     if (call->answered) {
@@ -111,6 +115,7 @@ static void init(struct call *call, struct model_version *version) {
     call->response.release = NULL;
     call->response.cookie = NULL;
     call->queued_ns = call->started_ns = call->finished_ns = 0;
+    call->computing_ns = call->computed_ns = 0;
     call->next = call->prev = NULL;
     call->msg = (struct worker_msg){.run = on_worker};
     call->on_worker = call->answered = call->release_unrefs = false;
@@ -135,6 +140,7 @@ void call_submit(struct call *call, struct model_version *version) {
         return;
     }
     if (scheduler_push(&version->scheduler, call, err) != ST_OK) {
+        call->queued_ns = 0;
         call_move(call, CALL_ANSWERED);
         refuse(call);
         version_leave(version);

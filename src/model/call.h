@@ -34,7 +34,9 @@ struct call {
                                         call must live until that */
     /* filled for `done` */
     struct infer_response response;
-    uint64_t queued_ns, started_ns, finished_ns; /* monotonic; started 0: never ran */
+    uint64_t queued_ns, started_ns, finished_ns; /* monotonic; queued 0: refused before; started 0:
+                                                    never ran */
+    uint64_t computing_ns, computed_ns; /* within that, as the backend says; 0: it says nothing */
 
     /* the scheduler's own */
     struct model_version *version;
@@ -42,6 +44,7 @@ struct call {
     struct worker_msg msg;    /* brings the call back to its worker */
     sluice_request abi;       /* the request as the backend sees it */
     size_t input_bytes;
+    uint32_t instance; /* which executes, or executed, it */
     struct tensor
         *outputs; /* room for the answer, prepared on the worker's thread: one per wanted output */
     struct piece *output_pieces; /* one each */

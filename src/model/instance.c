@@ -78,9 +78,15 @@ void instance_execute(struct instance *instance, struct call *const *calls, size
     lock_assert_free(&version->scheduler.lock);
     for (size_t i = 0; i < n; i++) {
         calls[i]->started_ns = started_ns;
+        calls[i]->instance = instance->index;
         requests[i] = &calls[i]->abi;
     }
+    statistics_begin(&version->statistics, instance->index, calls, n, started_ns);
     version->backend->execute(instance->handle, requests, n);
+}
+
+void instance_executed(struct instance *instance, uint64_t ended_ns) {
+    statistics_end(&instance->version->statistics, instance->index, ended_ns);
 }
 
 /* Waits until there is something to do and an instance to do it with. `held` is the instance that
@@ -129,8 +135,10 @@ static void thread_main(void *arg) {
     while (instance) {
         uint64_t started_ns = clock_now_ns();
         instance_execute(instance, batch, n, started_ns);
+        uint64_t ended_ns = clock_now_ns();
+        instance_executed(instance, ended_ns);
         if (version->run_on == RUN_AUTO) {
-            pace_add(&version->pace, clock_now_ns() - started_ns);
+            pace_add(&version->pace, ended_ns - started_ns);
         }
         instance = await_work(version, instance, batch, &n);
     }

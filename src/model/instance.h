@@ -42,5 +42,7 @@ void instance_release(struct instance *instance);
  * may be gone when it returns (see call_answer). */
 void instance_execute(struct instance *instance, struct call *const *calls, size_t n,
                       uint64_t started_ns);
+/* That has returned: counts it. The instance is still the caller's. */
+void instance_executed(struct instance *instance, uint64_t ended_ns);
 
 #endif

@@ -56,12 +56,13 @@ static void try_version(struct repository *repository, struct model *model,
                   LOG_U64("version", attempt->number), LOG_TEXT_OF("reason", attempt->error.text));
         return;
     }
-    const struct model_version *version = attempt->version;
+    struct model_version *version = attempt->version;
+    version->statistics.loaded_ns = clock_now_ns() - began_ns;
     log_event(LOG_INFO, "model loaded", LOG_STR("model", model->name),
               LOG_U64("version", attempt->number), LOG_TEXT_OF("backend", version->backend->name),
               LOG_U64("max_batch_size", version->config.max_batch_size),
               LOG_U64("instances", version->n_instances), LOG_U64("threads", version->n_threads),
-              LOG_F64("seconds", (double)(clock_now_ns() - began_ns) / 1e9));
+              LOG_F64("seconds", (double)version->statistics.loaded_ns / 1e9));
 }
 
 /* The list of what is served; NULL when nothing is, or memory is out. */

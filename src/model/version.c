@@ -128,6 +128,7 @@ static void destroy(struct model_version *version) {
         version->backend->model_close(version->model);
     }
     scheduler_fini(&version->scheduler);
+    statistics_close(&version->statistics);
     arena_free(version->arena);
 }
 
@@ -154,7 +155,11 @@ static enum status open_instances(struct model_version *version, bool cheap, str
         return error_set(err, ST_NO_MEMORY, "out of memory for %zu instances",
                          version->n_instances);
     }
-    enum status st = instances_open(version, err);
+    enum status st = statistics_open(&version->statistics, version->arena, version->n_instances,
+                                     version->config.max_batch_size, err);
+    if (st == ST_OK) {
+        st = instances_open(version, err);
+    }
     if (st == ST_OK) {
         st = instances_start(version, err);
         if (st != ST_OK) {

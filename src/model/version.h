@@ -17,6 +17,7 @@
 #include "model/pace.h"
 #include "model/repository.h"
 #include "model/scheduler.h"
+#include "model/statistics_count.h"
 #include "sluice/backend.h"
 
 enum {
@@ -46,6 +47,7 @@ struct model_version {
     alignas(CACHE_LINE_BYTES) struct scheduler scheduler;
     struct pace pace;
     atomic_flag shape_reported; /* an output unlike the specification is logged once */
+    struct statistics statistics;
     alignas(CACHE_LINE_BYTES) atomic_size_t refs;
     atomic_size_t n_in_flight; /* calls accepted and not yet answered */
     atomic_bool stopping;
