@@ -72,19 +72,18 @@ static enum status check_counts(const struct mip_infer *infer, const struct mip_
                      spec->n_inputs - plan->n_required, infer->n_inputs);
 }
 
+/* What is malformed is refused for that, whether there is a model or not. */
 static enum status prepare(struct mip_inference *call, struct mip_api *api, struct error *err) {
     struct mip_exchange *exchange = call->exchange;
     const struct mip_target *target = exchange->listener;
-    enum status st =
-        repository_find(api->repository, target->model, target->version, &call->version, err);
+    enum status st = mip_infer_decode(exchange->arena, exchange->payload, false, &call->infer, err);
+    if (st == ST_OK) {
+        st = repository_find(api->repository, target->model, target->version, &call->version, err);
+    }
     if (st != ST_OK) {
         return st;
     }
     const struct mip_plan *plan = mip_plan_of(call->version);
-    st = mip_infer_decode(exchange->arena, exchange->payload, false, &call->infer, err);
-    if (st == ST_OK) {
-        st = check_counts(&call->infer, plan, err);
-    }
     call->batch.source = (struct mip_source){.worker = exchange->worker,
                                              .version = call->version,
                                              .plan = plan,
@@ -94,7 +93,7 @@ static enum status prepare(struct mip_inference *call, struct mip_api *api, stru
     call->batch.arena = exchange->arena;
     call->batch.memory_bytes = api->request_memory_bytes;
     call->batch.done = on_done;
-    return st;
+    return check_counts(&call->infer, plan, err);
 }
 
 static void on_infer(struct mip_exchange *exchange, void *context) {
