@@ -4,8 +4,6 @@ import json
 import os
 import shutil
 import signal
-import socket
-import struct
 import threading
 
 import numpy
@@ -290,8 +288,7 @@ def test_a_client_that_goes_away_cancels(start_server, tmp_path):
     with mip.Connection(running.mip_urls[0]) as connection:
         connection.send(mip.infer_request([[mip.as_json([1, 2])]] * 10_000))
         metrics.wait_until(running.address, is_under_way, "a packet under way")
-        connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
-                                   struct.pack("ii", 1, 0))
+        connection.reset()
     running.wait_at_rest()
 
 

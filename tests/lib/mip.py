@@ -120,6 +120,11 @@ class Connection:
     def close(self):
         self.sock.close()
 
+    def reset(self):
+        """Closes with a reset: unlike an end it can't be taken for a client that still reads."""
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.sock.close()
+
     def send(self, data):
         """Sends all of it. A server may stop reading a packet it refuses; what it answered is there
         to be read all the same."""
