@@ -81,7 +81,7 @@ static struct str answer_in_plaintext(struct str request) {
         "{\"error\":\"this port takes TLS only: write https:// and not http://\"}";
     /* Empty SETTINGS, then GOAWAY with INADEQUATE_SECURITY. (RFC 9113, 6.5, 6.8, 7) */
     static const char HTTP2[] = "\0\0\0\4\0\0\0\0\0"
-                                "\0\0\42\7\0\0\0\0\0"
+                                "\0\0\40\7\0\0\0\0\0"
                                 "\0\0\0\0\0\0\0\14"
                                 "this port takes TLS only";
     return str_starts(request, STR("PRI ")) ? str_make(HTTP2, sizeof(HTTP2) - 1)

@@ -23,7 +23,10 @@ struct test_identity {
 static inline char *test_pem_of(BIO *bio) {
     char *data = NULL;
     long n = BIO_get_mem_data(bio, &data);
-    char *text = strndup(data, (size_t)n);
+    char *text = malloc((size_t)n + 1);
+    assert_non_null(text);
+    memcpy(text, data, (size_t)n);
+    text[n] = '\0';
     BIO_free(bio);
     return text;
 }
