@@ -156,8 +156,11 @@ static int on_frame(nghttp2_session *h2, const nghttp2_frame *frame, void *user)
 
 static int on_invalid_frame(nghttp2_session *h2, const nghttp2_frame *frame, int code, void *user) {
     struct grpc_session *session = user;
-    (void)h2, (void)frame, (void)code;
+    (void)h2, (void)code;
     session->in_head = false;
+    if (frame->hd.type == NGHTTP2_HEADERS) { /* one call too many, or a head that is wrong */
+        count_reset(session);
+    }
     return 0;
 }
 

@@ -176,11 +176,22 @@ static enum status add(struct grpc_stream *stream, struct str *data, struct erro
 
 /* ---- to the method --------------------------------------------------------------------------- */
 
+static bool is_between_messages(const struct grpc_stream *stream) {
+    return stream->receiving == GRPC_RECEIVING_PREFIX && stream->prefix_len == 0;
+}
+
+/* May bytes go into a message? None is begun before the method has asked for it: what it holds
+ * would not be bounded by the window. */
+static bool may_add(const struct grpc_stream *stream) {
+    return stream->receiving < GRPC_RECEIVED &&
+           (stream->n_wanted > 0 || !is_between_messages(stream));
+}
+
 /* Goes on with what was kept. */
 static enum status unstash(struct grpc_stream *stream, struct error *err) {
     enum status st = ST_OK;
     struct str data = grpc_stash_bytes(&stream->stash);
-    while (st == ST_OK && data.len > 0 && stream->receiving < GRPC_RECEIVED) {
+    while (st == ST_OK && data.len > 0 && may_add(stream)) {
         size_t before = data.len;
         st = add(stream, &data, err);
         grpc_stash_cut(&stream->stash, budget_of(stream), before - data.len);
@@ -198,14 +209,13 @@ static void give_message(struct grpc_stream *stream) {
     stream->call.message = NULL;
 }
 
-static bool is_between_messages(const struct grpc_stream *stream) {
-    return stream->receiving == GRPC_RECEIVING_PREFIX && stream->prefix_len == 0;
+/* All has been received, and nothing of it is kept. */
+static bool is_at_end(const struct grpc_stream *stream) {
+    return stream->remote_ended && stream->receiving < GRPC_RECEIVED && !stream->stash.data;
 }
 
-/* All has been received; is it whole? */
 static enum status check_end(const struct grpc_stream *stream, struct error *err) {
-    if (!stream->remote_ended || stream->receiving >= GRPC_RECEIVED ||
-        is_between_messages(stream)) {
+    if (!is_at_end(stream) || is_between_messages(stream)) {
         return ST_OK;
     }
     return error_set(err, ST_BAD_REQUEST, "the client ended the call within a message");
@@ -213,11 +223,11 @@ static enum status check_end(const struct grpc_stream *stream, struct error *err
 
 void grpc_receive_deliver(struct grpc_stream *stream) {
     struct error err;
-    enum status st = ST_OK;
     if (stream->giving) {
         return; /* further up the stack it goes on */
     }
     stream->giving = true;
+    enum status st = unstash(stream, &err);
     while (st == ST_OK && stream->receiving == GRPC_RECEIVED && stream->n_wanted > 0) {
         give_message(stream);
         st = unstash(stream, &err);
@@ -227,8 +237,7 @@ void grpc_receive_deliver(struct grpc_stream *stream) {
     }
     if (st != ST_OK) {
         grpc_stream_cancel(stream, &err);
-    } else if (stream->remote_ended && !stream->half_closed && stream->n_wanted > 0 &&
-               is_between_messages(stream)) {
+    } else if (is_at_end(stream) && !stream->half_closed && stream->n_wanted > 0) {
         stream->half_closed = true;
         stream->n_wanted--;
         grpc_stream_step(stream, GRPC_HALF_CLOSE);
@@ -261,7 +270,7 @@ static enum status keep(struct grpc_stream *stream, struct str data, struct erro
 void grpc_receive_data(struct grpc_stream *stream, struct str data) {
     struct error err;
     enum status st = ST_OK;
-    while (st == ST_OK && data.len > 0 && stream->receiving < GRPC_RECEIVED) {
+    while (st == ST_OK && data.len > 0 && may_add(stream)) {
         st = add(stream, &data, &err);
         if (st == ST_OK && stream->receiving == GRPC_RECEIVED && !is_unary(stream)) {
             grpc_receive_deliver(stream);

@@ -83,10 +83,20 @@ static void fill(struct grpc_outgoing *outgoing, const struct piece *pieces, siz
     }
 }
 
-void grpc_send_resume(struct grpc_stream *stream) {
+static void resume(struct grpc_stream *stream) {
     if (stream->deferred) {
         stream->deferred = false;
         nghttp2_session_resume_data(stream->session->h2, stream->id);
+    }
+}
+
+/* The status needs no window: where nothing is queued in front of it, nghttp2's data source, which is
+ * asked only while there is one, is not waited for. */
+void grpc_send_end(struct grpc_stream *stream) {
+    if (stream->out_bytes > 0) {
+        resume(stream);
+    } else if (grpc_head_submit_trailers(stream) != 0) {
+        grpc_session_fail(stream->session, NGHTTP2_INTERNAL_ERROR, "no memory for an answer");
     }
 }
 
@@ -99,7 +109,7 @@ static void enqueue(struct grpc_stream *stream, struct grpc_outgoing *outgoing) 
         grpc_stream_set_answer(stream, GRPC_ANSWER_OPEN);
         grpc_head_submit(stream, false, 200);
     } else {
-        grpc_send_resume(stream);
+        resume(stream);
     }
     grpc_stream_await(stream);
     grpc_core_ask(stream->core, stream->session);
@@ -165,7 +175,7 @@ static ssize_t on_read(nghttp2_session *h2, int32_t id, uint8_t *buf, size_t len
     (void)h2, (void)id, (void)buf, (void)user;
     size_t n = stream->out_bytes < length ? stream->out_bytes : length;
     bool ends = n == stream->out_bytes && stream->answer == GRPC_ANSWER_ENDING;
-    if (n == 0 && !ends) {
+    if (n == 0) { /* for now; or the trailers are on their way */
         stream->deferred = true;
         return NGHTTP2_ERR_DEFERRED;
     }

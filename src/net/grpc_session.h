@@ -315,8 +315,8 @@ bool grpc_receive_waits(const struct grpc_stream *stream);
 /* ---- grpc_send.c: messages out --------------------------------------------------------------- */
 
 nghttp2_data_provider grpc_send_provider(struct grpc_stream *stream);
-/* nghttp2 shall ask again. */
-void grpc_send_resume(struct grpc_stream *stream);
+/* The status is decided: it leaves behind what is queued. */
+void grpc_send_end(struct grpc_stream *stream);
 /* The bytes to be collected next, not past the end of a piece. */
 struct piece grpc_send_next(const struct grpc_stream *stream);
 /* So many of them were. */

@@ -185,7 +185,7 @@ static void end(struct grpc_stream *stream, const struct error *err) {
     if (whole) {
         grpc_head_submit(stream, true, 200);
     } else {
-        grpc_send_resume(stream);
+        grpc_send_end(stream);
     }
     grpc_stream_await(stream);
     grpc_core_ask(stream->core, stream->session);
