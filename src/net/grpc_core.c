@@ -48,6 +48,13 @@ enum status grpc_core_init(struct grpc_core *core, const struct grpc_server_opti
                            struct worker *worker, struct error *err) {
     core->options = options;
     core->worker = worker;
+    core->means =
+        (struct grpc_receiver_means){.arenas = worker_arenas(worker),
+                                     .pool = core->pool,
+                                     .budget = options->budget,
+                                     .max_message_bytes = options->limits.max_message_bytes,
+                                     .message_memory_bytes = options->limits.request_memory_bytes,
+                                     .setting = "--max-body-size"};
     core->timeouts.after_ns[GRPC_WAIT_MESSAGE] = options->limits.body_timeout_ns;
     core->timeouts.after_ns[GRPC_WAIT_WINDOW] = options->limits.write_timeout_ns;
     enum status st = make_option(core, err);

@@ -252,8 +252,14 @@ static int on_not_sent(nghttp2_session *h2, const nghttp2_frame *frame, int code
 static int on_send_data(nghttp2_session *h2, nghttp2_frame *frame, const uint8_t *head, size_t len,
                         nghttp2_data_source *source, void *user) {
     struct grpc_session *session = user;
+    struct grpc_flight *flight = &session->flight;
+    struct grpc_stream *stream = source->ptr;
     (void)h2, (void)frame;
-    return grpc_output_data(session->output, source->ptr, head, len) ? 0 : NGHTTP2_ERR_WOULDBLOCK;
+    if (!grpc_output_data(flight->output, &stream->out, flight, head, len)) {
+        return NGHTTP2_ERR_WOULDBLOCK;
+    }
+    grpc_stream_await(stream); /* it was taken: the time begins anew */
+    return 0;
 }
 
 nghttp2_session_callbacks *grpc_frames_callbacks(void) {

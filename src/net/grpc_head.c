@@ -78,7 +78,7 @@ static enum status check_http(struct grpc_stream *stream, struct error *err) {
 static enum status read_codings(struct grpc_stream *stream, struct error *err) {
     size_t n;
     struct str name = grpc_find(&stream->call, "grpc-encoding", &n);
-    if (n > 0 && !grpc_coding_parse(name, &stream->coding)) {
+    if (n > 0 && !grpc_coding_parse(name, &stream->in.coding)) {
         grpc_set_field(&stream->call, STR("grpc-accept-encoding"), STR("identity,deflate,gzip"));
         return error_set(err, ST_UNKNOWN_ENCODING,
                          "expected grpc-encoding identity, gzip or deflate, got \"%.*s\"",

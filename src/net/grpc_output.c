@@ -1,11 +1,8 @@
-/* Bytes out: what nghttp2 has to say and the bytes of messages, as one list of pieces for one
- * write. Small things are copied together, large ones stay where they are. */
+/* Bytes out: what nghttp2 has to say and the bytes of messages, in the order in which they leave. */
+#include "net/grpc_output.h"
+
 #include <assert.h>
 #include <string.h>
-
-#include "base/metric.h"
-#include "loop/clock.h"
-#include "net/grpc_session.h"
 
 enum {
     FRAME_HEAD_BYTES = 9,
@@ -26,7 +23,7 @@ static bool has_room(const struct grpc_output *output) {
            output->used + FRAME_BYTES <= GRPC_OUTPUT_BYTES;
 }
 
-static void add_copy(struct grpc_output *output, const void *data, size_t n_bytes) {
+void grpc_output_add_copy(struct grpc_output *output, const void *data, size_t n_bytes) {
     char *at = output->bytes + output->used;
     struct piece *last = output->n > 0 ? &output->pieces[output->n - 1] : NULL;
     memcpy(at, data, n_bytes);
@@ -38,69 +35,37 @@ static void add_copy(struct grpc_output *output, const void *data, size_t n_byte
     }
 }
 
-bool grpc_output_data(struct grpc_output *output, struct grpc_stream *stream, const uint8_t *head,
-                      size_t n_bytes) {
+bool grpc_output_data(struct grpc_output *output, struct grpc_queue *queue,
+                      struct grpc_flight *flight, const uint8_t *head, size_t n_bytes) {
     if (!has_room(output)) {
         return false;
     }
-    assert(n_bytes == stream->promised && n_bytes + FRAME_HEAD_BYTES <= FRAME_BYTES);
-    add_copy(output, head, FRAME_HEAD_BYTES);
+    assert(n_bytes == queue->promised && n_bytes + FRAME_HEAD_BYTES <= FRAME_BYTES);
+    grpc_output_add_copy(output, head, FRAME_HEAD_BYTES);
     while (n_bytes > 0) {
-        struct piece piece = grpc_send_next(stream);
+        struct piece piece = grpc_queue_next(queue);
         piece.n_bytes = piece.n_bytes < n_bytes ? piece.n_bytes : n_bytes;
         if (piece.n_bytes <= SMALL_BYTES) {
-            add_copy(output, piece.data, piece.n_bytes);
+            grpc_output_add_copy(output, piece.data, piece.n_bytes);
             output->n_copied += piece.n_bytes;
         } else {
             output->pieces[output->n++] = piece;
         }
-        grpc_send_advance(stream, piece.n_bytes);
+        grpc_queue_advance(queue, flight, piece.n_bytes);
         n_bytes -= piece.n_bytes;
     }
-    grpc_stream_await(stream); /* it was taken: the time begins anew */
     return true;
 }
 
-static void collect(struct grpc_session *session, struct grpc_output *output) {
+int grpc_output_collect(struct grpc_output *output, nghttp2_session *h2) {
     while (has_room(output)) {
         const uint8_t *data;
-        ssize_t n = nghttp2_session_mem_send(session->h2, &data);
-        if (n < 0) {
-            grpc_session_fail(session, NGHTTP2_INTERNAL_ERROR, nghttp2_strerror((int)n));
-        }
+        ssize_t n = nghttp2_session_mem_send(h2, &data);
         if (n <= 0) {
-            break;
+            return (int)n;
         }
         assert(n <= FRAME_BYTES);
-        add_copy(output, data, (size_t)n);
+        grpc_output_add_copy(output, data, (size_t)n);
     }
-}
-
-bool grpc_session_output(struct grpc_session *session, struct grpc_output *output) {
-    struct grpc_core *core = session->core;
-    assert(!core->running && !session->writing);
-    output->n = output->used = output->n_copied = 0;
-    grpc_session_tell(session);
-    core->running = true;
-    core->now_ns = clock_now_ns();
-    session->output = output;
-    if (session->plain.len > 0) {
-        add_copy(output, session->plain.ptr, session->plain.len);
-        session->plain_said = true;
-    } else {
-        collect(session, output);
-    }
-    session->output = NULL;
-    core->running = false;
-    metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)output->n_copied);
-    session->writing = output->n > 0;
-    return session->writing;
-}
-
-void grpc_session_written(struct grpc_session *session) {
-    struct grpc_outgoing *sent = session->sent;
-    session->sent = NULL;
-    session->writing = false;
-    grpc_send_left(sent);
-    grpc_core_ask(session->core, session); /* more to collect, or over */
+    return 0;
 }

@@ -27,23 +27,12 @@
 #include "base/str.h"
 #include "loop/worker.h"
 #include "net/address.h"
+#include "net/grpc_message.h"
 #include "tensor/tensor.h"
 
 struct grpc_server;
 struct net_budget;
 struct tls_server;
-
-/* A message as it came, decompressed. Owns: the method that got it, until grpc_message_free. */
-struct grpc_message {
-    struct str data; /* in one piece; its first byte is aligned so that views of large fields can
-                            be (see struct grpc_method) */
-    struct arena *arena; /* for what is made of it; goes with it. A unary call's own */
-};
-
-struct grpc_field {
-    struct str name;  /* lower case */
-    struct str value; /* of a name that ends in "-bin": decoded */
-};
 
 enum grpc_event {
     GRPC_BEGIN,      /* the head is here: call->fields */
@@ -99,7 +88,6 @@ void grpc_set_field(struct grpc_call *call, struct str name, struct str value);
 void grpc_set_trailer(struct grpc_call *call, struct str name, struct str value);
 /* Ends the call with grpc-status status_grpc(err->status) and its text; NULL: OK. Exactly once. */
 void grpc_finish(struct grpc_call *call, const struct error *err);
-void grpc_message_free(struct grpc_message *message);
 /* The value of a field; *n is how many there are. Returns: the first one, or an empty string. */
 struct str grpc_find(const struct grpc_call *call, const char *name, size_t *n);
 

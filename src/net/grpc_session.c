@@ -2,6 +2,7 @@
  * mean is grpc_frames.c's. */
 #include <assert.h>
 
+#include "base/metric.h"
 #include "loop/clock.h"
 #include "net/grpc_session.h"
 
@@ -103,12 +104,12 @@ void grpc_session_drain(struct grpc_session *session) {
 
 bool grpc_session_wants_input(const struct grpc_session *session) {
     return session->h2 && !session->failing &&
-           !(session->writing &&
+           !(session->flight.writing &&
              nghttp2_session_get_outbound_queue_size(session->h2) > MOST_QUEUED);
 }
 
 bool grpc_session_is_over(const struct grpc_session *session) {
-    if (session->writing || grpc_session_has_output(session)) {
+    if (session->flight.writing || grpc_session_has_output(session)) {
         return false;
     }
     return session->failing || session->plain_said || !nghttp2_session_want_read(session->h2) ||
@@ -186,14 +187,43 @@ void grpc_session_receive(struct grpc_session *session, struct str data) {
     grpc_core_ask(core, session);
 }
 
-/* ---- bytes out: whether; grpc_output.c has what ---------------------------------------------- */
+/* ---- bytes out ------------------------------------------------------------------------------- */
 
 bool grpc_session_has_output(const struct grpc_session *session) {
-    if (!session->h2 || session->writing || session->plain_said) {
+    if (!session->h2 || session->flight.writing || session->plain_said) {
         return false;
     }
     /* Nothing is said before the client has spoken: it may be one of HTTP/1.1. */
     return session->plain.len > 0 ||
            (session->preface.result == H2_PREFACE_OK &&
             ((session->failing && !session->told) || nghttp2_session_want_write(session->h2)));
+}
+
+bool grpc_session_output(struct grpc_session *session, struct grpc_output *output) {
+    struct grpc_core *core = session->core;
+    assert(!core->running && !session->flight.writing);
+    grpc_output_clear(output);
+    grpc_session_tell(session);
+    core->running = true;
+    core->now_ns = clock_now_ns();
+    session->flight.output = output;
+    if (session->plain.len > 0) {
+        grpc_output_add_copy(output, session->plain.ptr, session->plain.len);
+        session->plain_said = true;
+    } else {
+        int code = grpc_output_collect(output, session->h2);
+        if (code != 0) {
+            grpc_session_fail(session, NGHTTP2_INTERNAL_ERROR, nghttp2_strerror(code));
+        }
+    }
+    session->flight.output = NULL;
+    core->running = false;
+    metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)output->n_copied);
+    session->flight.writing = output->n > 0;
+    return session->flight.writing;
+}
+
+void grpc_session_written(struct grpc_session *session) {
+    grpc_flight_land(&session->flight, grpc_send_left);
+    grpc_core_ask(session->core, session); /* more to collect, or over */
 }

@@ -19,24 +19,15 @@
 #include <stdint.h>
 
 #include "loop/deadlines.h"
-#include "net/body.h"
+#include "net/grpc_output.h"
+#include "net/grpc_receiver.h"
 #include "net/grpc_server.h"
-#include "net/grpc_stash.h"
 #include "net/h2_abuse.h"
 #include "net/h2_preface.h"
 #include "net/timeouts.h"
 #include "wire/grpc_text.h"
 
 struct grpc_session;
-
-/* A message on its way in, and until its method frees it. */
-struct grpc_in {
-    struct grpc_message message;
-    struct body body;
-    char *beginning; /* what has come before the body can be placed */
-    size_t n_beginning;
-    bool own_arena;
-};
 
 /* A method's path with its length, which is what mostly tells two of them apart. */
 struct grpc_route {
@@ -59,6 +50,7 @@ struct grpc_core {
     struct grpc_route *routes; /* as many as methods */
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *option;
+    struct grpc_receiver_means means;
     struct deadlines deadlines;
     struct timeouts timeouts;
     uint64_t now_ns;                         /* while `running` */
@@ -73,27 +65,6 @@ struct grpc_core {
     /* A call, or (`whole`) the connection, was refused. May be NULL. */
     void (*on_refused)(struct grpc_session *session, const struct error *err, bool whole);
     void *cookie;
-};
-
-/* A message on its way out. */
-struct grpc_outgoing {
-    struct grpc_outgoing *next;
-    struct grpc_stream *stream;
-    void (*release)(void *cookie);
-    void *cookie;
-    bool on_heap;
-    char prefix[GRPC_PREFIX_BYTES];
-    size_t n_pieces;
-    struct piece pieces[]; /* the prefix first */
-};
-
-/* How far the receiving of messages is. */
-enum grpc_receiving {
-    GRPC_RECEIVING_PREFIX,
-    GRPC_RECEIVING_BEGINNING, /* as much as tells where it goes */
-    GRPC_RECEIVING_BODY,
-    GRPC_RECEIVED,      /* a whole message waits for the method */
-    GRPC_RECEIVING_END, /* no more, or not wanted */
 };
 
 /* How far the answer is. grpc_stream.c's setter is the only one that changes it. */
@@ -126,20 +97,8 @@ struct grpc_stream {
     struct grpc_field *fields;
     size_t n_fields, cap_fields;
     struct str http_method, path;
-    /* messages in */
-    enum http_coding coding; /* of compressed ones */
-    enum grpc_receiving receiving;
-    char prefix[GRPC_PREFIX_BYTES];
-    size_t prefix_len;
-    struct grpc_in *in;      /* the message at hand */
-    struct grpc_stash stash; /* bytes behind it, while it waits */
-    unsigned n_wanted;       /* messages the method asked for */
-    /* messages out */
-    struct grpc_outgoing *out, *out_last;
-    size_t out_piece, out_at; /* how far the first one has been collected */
-    size_t out_bytes;
-    size_t promised;   /* of them, in a frame whose head nghttp2 has made already */
-    unsigned n_flying; /* messages of which bytes are on their way to the socket */
+    struct grpc_receiver in;
+    struct grpc_queue out;
     enum http_coding answer_coding;
     struct grpc_field *set, *trailers; /* of the method's, copied */
     size_t n_set, n_trailers;
@@ -168,8 +127,7 @@ struct grpc_session {
     size_t head_bytes;           /* of that head, or of trailers */
     struct h2_preface preface;
     struct h2_bucket control, resets;
-    struct grpc_outgoing *sent; /* collected for the write at hand; released when it is done */
-    struct grpc_output *output; /* while collecting */
+    struct grpc_flight flight;
     struct grpc_session *dirty_next;
     struct str plain;    /* is said instead of HTTP/2, then the connection ends */
     uint32_t error_code; /* of HTTP/2, while `failing` */
@@ -177,7 +135,6 @@ struct grpc_session {
     bool greeted;      /* the client's first SETTINGS came */
     bool in_head;      /* a header block has begun and not ended */
     bool spoke;        /* HEADERS or DATA were sent since the last PING came */
-    bool writing;      /* what was collected has not left yet */
     bool draining;     /* the client was told that the end is near */
     bool said_goodbye; /* ... and which calls were the last */
     bool failing;      /* nothing more is read; the connection ends after what it has to say */
@@ -228,6 +185,11 @@ void grpc_session_tell(struct grpc_session *session);
 bool grpc_session_wants_input(const struct grpc_session *session);
 /* Is there something to collect? */
 bool grpc_session_has_output(const struct grpc_session *session);
+/* Collects what there is to be written, as much as fits. Until grpc_session_written nothing more
+ * may be collected. Returns: false when there is nothing. */
+bool grpc_session_output(struct grpc_session *session, struct grpc_output *output);
+/* What was collected has left (or never will). */
+void grpc_session_written(struct grpc_session *session);
 /* Nothing is under way and nothing more will be said. */
 bool grpc_session_is_over(const struct grpc_session *session);
 /* The connection is gone: cancels all calls. What was collected is still the socket's, until
@@ -238,29 +200,6 @@ void grpc_session_close(struct grpc_session *session);
 
 /* Returns: NULL when out of memory. */
 nghttp2_session_callbacks *grpc_frames_callbacks(void);
-
-/* ---- grpc_output.c: bytes out ---------------------------------------------------------------- */
-
-enum { GRPC_OUTPUT_PIECES = 256, GRPC_OUTPUT_BYTES = 65536 };
-
-/* What is to be written next: `n` pieces; small things lie in `bytes`. */
-struct grpc_output {
-    struct piece pieces[GRPC_OUTPUT_PIECES];
-    size_t n;
-    size_t used; /* of bytes */
-    size_t n_copied;
-    char bytes[GRPC_OUTPUT_BYTES];
-};
-
-/* Collects what there is to be written, as much as fits. Until grpc_session_written nothing more
- * may be collected. Returns: false when there is nothing. */
-bool grpc_session_output(struct grpc_session *session, struct grpc_output *output);
-/* What was collected has left (or never will). */
-void grpc_session_written(struct grpc_session *session);
-/* A DATA frame: its head (9 bytes) and `n_bytes` of what the stream has queued. Returns: false when
- * there is no room for it now. */
-bool grpc_output_data(struct grpc_output *output, struct grpc_stream *stream, const uint8_t *head,
-                      size_t n_bytes);
 
 /* ---- grpc_stream.c: a call's life ------------------------------------------------------------ */
 
@@ -317,15 +256,9 @@ bool grpc_receive_waits(const struct grpc_stream *stream);
 nghttp2_data_provider grpc_send_provider(struct grpc_stream *stream);
 /* The status is decided: it leaves behind what is queued. */
 void grpc_send_end(struct grpc_stream *stream);
-/* The bytes to be collected next, not past the end of a piece. */
-struct piece grpc_send_next(const struct grpc_stream *stream);
-/* So many of them were. */
-void grpc_send_advance(struct grpc_stream *stream, size_t n_bytes);
-/* Has a part of a message left, or been promised to nghttp2? No status can follow that. */
-bool grpc_send_is_in_message(const struct grpc_stream *stream);
-/* Lets go of what is queued; of what is on its way to the socket, when it has left. */
+/* Lets go of what is queued. */
 void grpc_send_drop(struct grpc_stream *stream);
-/* What was collected has left: releases it, and tells the methods that wait for that. */
-void grpc_send_left(struct grpc_outgoing *list);
+/* A message has left: its method may wait for that. */
+void grpc_send_left(struct grpc_queue *queue);
 
 #endif

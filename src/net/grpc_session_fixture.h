@@ -232,8 +232,8 @@ struct world {
     _Atomic uint64_t n_calls;
     uint64_t now_ns;
     int64_t gauges[3]; /* before */
-    bool no_reading; /* the client does not take what the server says */
-    size_t n_writes; /* outputs with something in them */
+    bool no_reading;   /* the client does not take what the server says */
+    size_t n_writes;   /* outputs with something in them */
     char refused[ERROR_TEXT_BYTES];
     char *raw; /* all that the server said, when `keep_raw` */
     size_t raw_len;
@@ -408,7 +408,7 @@ static inline void world_end(struct world *world) {
             seen_finish(&world->service.calls[i], NULL);
         }
     }
-    if (world->session.writing) {
+    if (world->session.flight.writing) {
         grpc_session_written(&world->session);
     }
     grpc_core_sweep(&world->core);

@@ -232,7 +232,7 @@ static void test_deadline_promised(void **state) {
     world_turn(world); /* one output, and it is full */
     size_t n_promised = 0;
     for (const struct grpc_stream *at = world->session.streams; at; at = at->next) {
-        n_promised += at->promised > 0;
+        n_promised += at->out.promised > 0;
     }
     assert_int_equal(n_promised, 1);
     world_pass(world, 5 * (uint64_t)SECOND);

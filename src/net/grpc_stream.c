@@ -20,6 +20,7 @@ struct grpc_stream *grpc_stream_new(struct grpc_session *session, int32_t id) {
     stream->id = id;
     stream->call.arena = arena;
     stream->call.worker = core->worker;
+    stream->in.means = &core->means;
     stream->next = session->streams;
     if (stream->next) {
         stream->next->prev = stream;
@@ -46,7 +47,7 @@ static void unlink_stream(struct grpc_stream *stream) {
 }
 
 bool grpc_stream_is_over(const struct grpc_stream *stream) {
-    return stream->hold != GRPC_HELD && stream->closed && stream->n_flying == 0;
+    return stream->hold != GRPC_HELD && stream->closed && stream->out.n_flying == 0;
 }
 
 void grpc_stream_ask_sweep(struct grpc_stream *stream) {
@@ -60,7 +61,7 @@ void grpc_stream_ask_sweep(struct grpc_stream *stream) {
 
 void grpc_stream_free(struct grpc_stream *stream) {
     struct grpc_core *core = stream->core;
-    assert(grpc_stream_is_over(stream) && !stream->sweeping && !stream->out);
+    assert(grpc_stream_is_over(stream) && !stream->sweeping && !stream->out.first);
     unlink_stream(stream);
     if (stream->hold == GRPC_LET_GO) {
         grpc_stream_step(stream, GRPC_END);
@@ -93,7 +94,7 @@ void grpc_stream_set_answer(struct grpc_stream *stream, enum grpc_answer answer)
 
 void grpc_stream_await(struct grpc_stream *stream) {
     struct timeouts *timeouts = &stream->core->timeouts;
-    bool sends = stream->out_bytes > 0 || stream->answer == GRPC_ANSWER_ENDING;
+    bool sends = stream->out.n_bytes > 0 || stream->answer == GRPC_ANSWER_ENDING;
     if (!stream->closed && (sends || grpc_receive_waits(stream))) {
         timeouts_arm(timeouts, &stream->timeout, sends ? GRPC_WAIT_WINDOW : GRPC_WAIT_MESSAGE,
                      grpc_core_now(stream->core));
@@ -107,7 +108,7 @@ void grpc_stream_step(struct grpc_stream *stream, enum grpc_event event) {
     stream->stepping = true;
     stream->call.method->step(&stream->call, event);
     stream->stepping = inner;
-    if (!inner && stream->n_wanted > 0 && stream->call.method->streams) {
+    if (!inner && stream->in.n_wanted > 0 && stream->call.method->streams) {
         grpc_receive_deliver(stream); /* it asked from within its step */
     }
 }
@@ -154,10 +155,12 @@ void grpc_stream_begin(struct grpc_stream *stream) {
         return;
     }
     stream->call.context = stream->call.method->context;
+    stream->in.align_at = stream->call.method->align_at;
     if (stream->call.method->streams) {
         grpc_stream_give(stream);
     } else {
-        stream->n_wanted = 1; /* the method sees the call when its message is there */
+        stream->in.arena = stream->call.arena;
+        stream->in.n_wanted = 1; /* the method sees the call when its message is there */
     }
     grpc_stream_await(stream);
 }
@@ -228,7 +231,7 @@ void grpc_stream_cancel(struct grpc_stream *stream, const struct error *err) {
         /* What was sent before something went wrong is still worth reading; what comes too late is
          * not. */
         bool late = err->status == ST_DEADLINE_EXCEEDED;
-        if (late && grpc_send_is_in_message(stream)) {
+        if (late && grpc_queue_is_in_message(&stream->out)) {
             reset(stream);
         } else {
             if (late) {
