@@ -316,13 +316,23 @@ def http_binary(address, model, name, datatype, values, dtype):
     return numpy.frombuffer(answer.body[length:], dtype).reshape(output["shape"])
 
 
+def grpc_raw(address, model, name, datatype, values, dtype):
+    import tritonclient.grpc as triton
+    made = triton.InferInput(name, list(values.shape), datatype).set_data_from_numpy(
+        values.astype(dtype))
+    with triton.InferenceServerClient(address) as client:
+        answer = client.infer(model, [made]).get_response()
+    return numpy.frombuffer(answer.raw_output_contents[0], dtype).reshape(
+        list(answer.outputs[0].shape))
+
+
 @pytest.fixture(scope="module")
 def every_datatype(tmp_path_factory, repositories):
     args = ["--model-repository", repositories("onnx-only")]
     models = [*DATATYPES, "mlp"]
     for model in models:
         args += ["--mip", f"tcp://127.0.0.1:0={model}"]
-    running = Server(tmp_path_factory.mktemp("every"), args)
+    running = Server(tmp_path_factory.mktemp("every"), args, grpc=("127.0.0.1:0",))
     try:
         yield running, dict(zip(models, running.mip_urls))
         running.stop()
@@ -355,7 +365,9 @@ def test_a_model_answers_the_same_by_every_protocol(every_datatype, model):
     by_mip = numpy.array(by_mip, dtype if dtype != "?" else bool)
     by_json = http_json(running.address, model, "x", datatype, values, dtype)
     by_binary = http_binary(running.address, model, "x", datatype, values, dtype)
+    by_grpc = grpc_raw(running.grpc_address, model, "x", datatype, values, dtype)
     assert by_mip.tobytes() == by_json.tobytes() == by_binary.tobytes() == values.tobytes()
+    assert by_grpc.tobytes() == values.tobytes()
 
 
 def test_a_network_answers_the_same_by_every_protocol(every_datatype):
@@ -368,7 +380,9 @@ def test_a_network_answers_the_same_by_every_protocol(every_datatype):
     by_mip = numpy.array([outputs[0] for outputs in by_mip], numpy.float32)
     by_binary = http_binary(running.address, "mlp", spec["name"], "FP32", values, "<f4")
     by_json = http_json(running.address, "mlp", spec["name"], "FP32", values)
+    by_grpc = grpc_raw(running.grpc_address, "mlp", spec["name"], "FP32", values, "<f4")
     assert numpy.array_equal(by_json.astype(numpy.float32), by_binary)
+    assert numpy.array_equal(by_grpc, by_binary)
     assert numpy.allclose(by_mip, by_binary, rtol=1e-5, atol=1e-7)  # sums of other batches
 
 
