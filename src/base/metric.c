@@ -5,7 +5,7 @@
  *
  * The registry is the one thing here that is the process's own: what counts is everywhere and has
  * no handle to pass. It refuses histograms and labels whose values are not known beforehand: those
- * belong to whoever has the objects. */
+ * belong to whoever has the objects, and only their names are here. */
 #include "base/metric.h"
 
 #include <pthread.h>
@@ -13,8 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum {
+    ERRORS = METRIC_COUNT_, /* where they begin, by protocol and status */
+    N_CELLS = ERRORS + (int)METRIC_PROTOCOLS * (int)ST_COUNT_,
+};
+
 struct metric_block {
-    _Atomic int64_t values[METRIC_COUNT_];
+    _Atomic int64_t values[N_CELLS];
     struct metric_block *next;
     struct metric_block *prev;
 };
@@ -24,7 +29,7 @@ struct metric_registry {
     pthread_once_t once;
     pthread_key_t key; /* its destructor sees threads end */
     struct metric_block *blocks;
-    _Atomic int64_t total[METRIC_COUNT_]; /* of threads that ended, and of those without a block */
+    _Atomic int64_t total[N_CELLS]; /* of threads that ended, and of those without a block */
 };
 
 static struct metric_registry registry = {
@@ -36,19 +41,30 @@ static _Thread_local struct metric_block *own_block;
 struct metric_row {
     const char *exposed;
     const char *help;
-    enum { COUNTER, GAUGE } kind;
+    enum metric_kind kind;
 };
 
-#define METRIC(name, kind, exposed, help) [METRIC_##name] = {exposed, help, kind},
+#define FAMILY(name, kind, exposed, help)
+#define METRIC(name, kind, exposed, help) [METRIC_##name] = {exposed, help, METRIC_KIND_##kind},
 static const struct metric_row metric_rows[METRIC_COUNT_] = {
 #include "base/metric.def"
 };
 #undef METRIC
+#undef FAMILY
+
+#define METRIC(name, kind, exposed, help)
+#define FAMILY(name, kind, exposed, help)                                                          \
+    [METRIC_FAMILY_##name] = {exposed, help, METRIC_KIND_##kind},
+static const struct metric_row family_rows[METRIC_FAMILIES] = {
+#include "base/metric.def"
+};
+#undef METRIC
+#undef FAMILY
 
 static void thread_ended(void *argument) {
     struct metric_block *block = argument;
     pthread_mutex_lock(&registry.lock);
-    for (int i = 0; i < METRIC_COUNT_; i++) {
+    for (int i = 0; i < N_CELLS; i++) {
         int64_t value = atomic_load_explicit(&block->values[i], memory_order_relaxed);
         atomic_fetch_add_explicit(&registry.total[i], value, memory_order_relaxed);
     }
@@ -90,45 +106,102 @@ static struct metric_block *block_register(void) {
     return block;
 }
 
-void metric_add(enum metric metric, int64_t delta) {
+static void add(int cell, int64_t delta) {
     struct metric_block *block = own_block ? own_block : block_register();
     if (!block) {
-        atomic_fetch_add_explicit(&registry.total[metric], delta, memory_order_relaxed);
+        atomic_fetch_add_explicit(&registry.total[cell], delta, memory_order_relaxed);
         return;
     }
-    int64_t value = atomic_load_explicit(&block->values[metric], memory_order_relaxed);
-    atomic_store_explicit(&block->values[metric], value + delta, memory_order_relaxed);
+    int64_t value = atomic_load_explicit(&block->values[cell], memory_order_relaxed);
+    atomic_store_explicit(&block->values[cell], value + delta, memory_order_relaxed);
+}
+
+static int error_cell(enum metric_protocol protocol, enum status status) {
+    return ERRORS + (int)protocol * (int)ST_COUNT_ + (int)status;
+}
+
+void metric_add(enum metric metric, int64_t delta) {
+    add((int)metric, delta);
+}
+
+void metric_add_error(enum metric_protocol protocol, enum status status) {
+    add(error_cell(protocol, status), 1);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* Cells `first` to `first` + `n`, summed. */
+static void read_cells(int first, int n, int64_t *out) {
+    pthread_mutex_lock(&registry.lock);
+    for (int i = 0; i < n; i++) {
+        out[i] = atomic_load_explicit(&registry.total[first + i], memory_order_relaxed);
+    }
+    for (struct metric_block *block = registry.blocks; block; block = block->next) {
+        for (int i = 0; i < n; i++) {
+            out[i] += atomic_load_explicit(&block->values[first + i], memory_order_relaxed);
+        }
+    }
+    pthread_mutex_unlock(&registry.lock);
 }
 
 int64_t metric_read(enum metric metric) {
-    pthread_mutex_lock(&registry.lock);
-    int64_t sum = atomic_load_explicit(&registry.total[metric], memory_order_relaxed);
-    for (struct metric_block *block = registry.blocks; block; block = block->next) {
-        sum += atomic_load_explicit(&block->values[metric], memory_order_relaxed);
-    }
-    pthread_mutex_unlock(&registry.lock);
-    return sum;
+    int64_t value;
+    read_cells((int)metric, 1, &value);
+    return value;
 }
 
+int64_t metric_read_error(enum metric_protocol protocol, enum status status) {
+    int64_t value;
+    read_cells(error_cell(protocol, status), 1, &value);
+    return value;
+}
+
+/* ---- printing -------------------------------------------------------------------------------- */
+
 /* The name without labels. */
-static struct str family(const struct metric_row *row) {
+static struct str name_of(const struct metric_row *row) {
     return str_make(row->exposed, strcspn(row->exposed, "{"));
 }
 
-static void print_family(struct buf *out, const struct metric_row *row) {
-    struct str name = family(row);
-    buf_printf(out, "# HELP %.*s %s\n# TYPE %.*s %s\n", (int)name.len, name.ptr, row->help,
-               (int)name.len, name.ptr, row->kind == COUNTER ? "counter" : "gauge");
+/* What is within the braces. */
+static struct str labels_of(const struct metric_row *row) {
+    const char *begin = strchr(row->exposed, '{');
+    return begin ? str_make(begin + 1, strlen(begin) - 2) : STR("");
 }
 
-void metric_print(struct buf *out) {
+static void begin(struct metric_text *text, const struct metric_row *row) {
+    metric_text_begin(text, name_of(row), row->kind, str_of(row->help));
+}
+
+void metric_family_begin(struct metric_text *text, enum metric_family family) {
+    begin(text, &family_rows[family]);
+}
+
+static void print_errors(struct metric_text *text, const int64_t *values) {
+    static const char *const protocols[METRIC_PROTOCOLS] = {
+        [METRIC_HTTP] = "http", [METRIC_GRPC] = "grpc", [METRIC_MIP] = "mip"};
+    metric_family_begin(text, METRIC_FAMILY_ERRORS);
+    for (int i = 0; i < N_CELLS - ERRORS; i++) {
+        if (values[i] != 0) {
+            struct buf labels;
+            buf_init(&labels, text->out->arena, 64);
+            metric_label_add(&labels, "protocol", str_of(protocols[i / (int)ST_COUNT_]));
+            metric_label_add(&labels, "reason",
+                             str_of(status_name((enum status)(i % (int)ST_COUNT_))));
+            metric_text_i64(text, buf_str(&labels), values[i]);
+        }
+    }
+}
+
+void metric_print(struct metric_text *text) {
+    int64_t values[N_CELLS];
+    read_cells(0, N_CELLS, values);
     for (int i = 0; i < METRIC_COUNT_; i++) {
         const struct metric_row *row = &metric_rows[i];
-        if (i == 0 || !str_eq(family(row), family(row - 1))) {
-            print_family(out, row);
+        if (i == 0 || !str_eq(name_of(row), name_of(row - 1))) {
+            begin(text, row);
         }
-        buf_printf(out, "%s ", row->exposed);
-        buf_add_i64(out, metric_read((enum metric)i));
-        buf_add_char(out, '\n');
+        metric_text_i64(text, labels_of(row), values[i]);
     }
+    print_errors(text, values + ERRORS);
 }

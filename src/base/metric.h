@@ -1,25 +1,48 @@
 /* The registry of Sluice's own numbers. Each thread that counts has a block of its own, so that
- * counting is a plain add; a reader sums the blocks. Rows are in metric.def.
+ * counting is a plain add; a reader sums the blocks. Rows are in metric.def, which also names the
+ * families whose numbers others hold.
  *
- * Thread: metric_add from any thread; the first call on a thread registers its block. */
+ * Thread: metric_add and metric_add_error from any thread; the first call on a thread registers its
+ * block. */
 #ifndef SLUICE_BASE_METRIC_H
 #define SLUICE_BASE_METRIC_H
 
 #include <stdint.h>
 
-#include "base/buf.h"
+#include "base/metric_text.h"
+#include "base/status.h"
 
 #define METRIC(name, kind, exposed, help) METRIC_##name,
+#define FAMILY(name, kind, exposed, help)
 enum metric {
 #include "base/metric.def"
     METRIC_COUNT_
 };
 #undef METRIC
+#undef FAMILY
+
+#define METRIC(name, kind, exposed, help)
+#define FAMILY(name, kind, exposed, help) METRIC_FAMILY_##name,
+enum metric_family {
+#include "base/metric.def"
+    METRIC_FAMILIES
+};
+#undef METRIC
+#undef FAMILY
+
+/* Who answered with an error. */
+enum metric_protocol { METRIC_HTTP, METRIC_GRPC, METRIC_MIP, METRIC_PROTOCOLS };
 
 void metric_add(enum metric metric, int64_t delta);
+/* A peer was told of an error, by whatever code its protocol has. */
+void metric_add_error(enum metric_protocol protocol, enum status status);
 /* The sum over all threads, those that ended included. */
 int64_t metric_read(enum metric metric);
-/* Appends all rows in the Prometheus text format 0.0.4. */
-void metric_print(struct buf *out);
+int64_t metric_read_error(enum metric_protocol protocol, enum status status);
+
+/* Appends all that the registry holds. */
+void metric_print(struct metric_text *text);
+/* Begins a family of FAMILY rows. */
+void metric_family_begin(struct metric_text *text, enum metric_family family);
 
 #endif

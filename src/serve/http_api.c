@@ -99,9 +99,11 @@ static void answer_model_ready(struct http_api *api, struct http_exchange *excha
 
 static void answer_metrics(struct http_exchange *exchange) {
     struct buf body;
+    struct metric_text text = {.out = &body};
     buf_init(&body, exchange->arena, 4096);
-    metric_print(&body);
-    reply_text(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", &body);
+    metric_print(&text);
+    metric_text_end(&text);
+    reply_text(exchange, 200, metric_format_type(text.format), &body);
 }
 
 /* One row per resource: how it is called and who answers. */
