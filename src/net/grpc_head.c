@@ -5,41 +5,11 @@
 #include "net/grpc_session.h"
 
 enum {
-    FIRST_FIELDS = 16,
-    MOST_FIELDS = 256,
     OWN_FIELDS = 6,
-    SET_FIELDS = GRPC_MOST_SET,
     LAST_STATUS = 16,
 };
 
 /* ---- in -------------------------------------------------------------------------------------- */
-
-/* Room for one more. */
-static bool make_room(struct grpc_stream *stream) {
-    if (stream->n_fields < stream->cap_fields) {
-        return true;
-    }
-    size_t cap = stream->cap_fields ? stream->cap_fields * 2 : FIRST_FIELDS;
-    struct grpc_field *fields =
-        arena_realloc(stream->call.arena, stream->fields, stream->cap_fields * sizeof(*fields),
-                      cap * sizeof(*fields));
-    if (fields) {
-        stream->fields = fields;
-        stream->cap_fields = cap;
-    }
-    return fields != NULL;
-}
-
-static bool keep(struct grpc_stream *stream, struct str name, struct str value) {
-    struct arena *arena = stream->call.arena;
-    if (stream->n_fields == MOST_FIELDS || !make_room(stream)) {
-        return false;
-    }
-    struct grpc_field field = {arena_dup(arena, name), arena_dup(arena, value)};
-    stream->fields[stream->n_fields] = field;
-    stream->n_fields += field.name.ptr && field.value.ptr;
-    return field.name.ptr && field.value.ptr;
-}
 
 static bool keep_pseudo(struct grpc_stream *stream, struct str name, struct str value) {
     struct str *where = NULL;
@@ -58,7 +28,8 @@ static bool keep_pseudo(struct grpc_stream *stream, struct str name, struct str 
 
 void grpc_head_add(struct grpc_stream *stream, struct str name, struct str value) {
     bool pseudo = name.len > 0 && name.ptr[0] == ':';
-    bool kept = pseudo ? keep_pseudo(stream, name, value) : keep(stream, name, value);
+    bool kept = pseudo ? keep_pseudo(stream, name, value)
+                       : grpc_fields_add(stream->call.arena, &stream->head, name, value);
     stream->head_over = stream->head_over || !kept;
 }
 
@@ -109,28 +80,14 @@ static enum status read_timeout(struct grpc_stream *stream, struct error *err) {
     return ST_OK;
 }
 
-static enum status decode_binary(struct grpc_stream *stream, struct error *err) {
-    enum status st = ST_OK;
-    for (size_t i = 0; st == ST_OK && i < stream->n_fields; i++) {
-        struct grpc_field *field = &stream->fields[i];
-        if (str_ends(field->name, STR("-bin"))) {
-            st = grpc_binary_read(stream->call.arena, field->value, &field->value, err);
-            if (st != ST_OK) {
-                error_prefix(err, "%.*s", STR_ARG(field->name));
-            }
-        }
-    }
-    return st;
-}
-
 enum status grpc_head_check(struct grpc_stream *stream, int *http, struct error *err) {
     struct grpc_call *call = &stream->call;
-    call->fields = stream->fields;
-    call->n_fields = stream->n_fields;
+    call->fields = stream->head.items;
+    call->n_fields = stream->head.n;
     if (stream->head_over) {
         return error_set(err, ST_HEADER_TOO_LARGE,
                          "expected metadata of at most %zu bytes (--max-header-size) and %d fields",
-                         stream->core->options->limits.max_header_bytes, (int)MOST_FIELDS);
+                         stream->core->options->limits.max_header_bytes, (int)GRPC_MOST_FIELDS);
     }
     enum status st = check_http(stream, err);
     if (st != ST_OK) {
@@ -146,7 +103,7 @@ enum status grpc_head_check(struct grpc_stream *stream, int *http, struct error 
     if (st == ST_OK) {
         st = read_timeout(stream, err);
     }
-    return st == ST_OK ? decode_binary(stream, err) : st;
+    return st == ST_OK ? grpc_fields_decode(call->arena, &stream->head, err) : st;
 }
 
 /* ---- out ------------------------------------------------------------------------------------- */
@@ -154,28 +111,18 @@ enum status grpc_head_check(struct grpc_stream *stream, int *http, struct error 
 struct head {
     size_t n;
     char status[4]; /* :status */
-    nghttp2_nv nv[OWN_FIELDS + 2 * SET_FIELDS];
+    nghttp2_nv nv[OWN_FIELDS + 2 * GRPC_MOST_SET];
 };
 
 static_assert(OWN_FIELDS >= 5, ":status, content-type, grpc-encoding, grpc-status, grpc-message");
 
 static void add(struct head *head, struct str name, struct str value, unsigned flags) {
-    /* nghttp2's type has no const; it copies what it keeps, but for what is ours for ever. */
-    head->nv[head->n++] = (nghttp2_nv){.name = (uint8_t *)(uintptr_t)name.ptr,
-                                       .value = (uint8_t *)(uintptr_t)value.ptr,
-                                       .namelen = name.len,
-                                       .valuelen = value.len,
-                                       .flags = (uint8_t)flags};
+    head->nv[head->n++] = grpc_nv(name, value, flags);
 }
 
-enum {
-    OURS = NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE,
-    OUR_NAME = NGHTTP2_NV_FLAG_NO_COPY_NAME,
-};
-
-static void add_fields(struct head *head, const struct grpc_field *fields, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        add(head, fields[i].name, fields[i].value, 0);
+static void add_fields(struct head *head, const struct grpc_fields *fields) {
+    for (size_t i = 0; i < fields->n; i++) {
+        add(head, fields->items[i].name, fields->items[i].value, GRPC_NV_COPIED);
     }
 }
 
@@ -183,16 +130,16 @@ static void add_status(struct grpc_stream *stream, struct head *head) {
     static const char *const codes[] = {"0", "1",  "2",  "3",  "4",  "5",  "6",  "7", "8",
                                         "9", "10", "11", "12", "13", "14", "15", "16"};
     int code = stream->status >= 0 && stream->status <= LAST_STATUS ? stream->status : 2;
-    add(head, STR("grpc-status"), str_of(codes[code]), OURS);
+    add(head, STR("grpc-status"), str_of(codes[code]), GRPC_NV_OURS);
     if (stream->message.len > 0) {
         struct buf text;
         buf_init(&text, stream->call.arena, stream->message.len);
         grpc_message_print(&text, stream->message);
         if (!text.failed) {
-            add(head, STR("grpc-message"), buf_str(&text), OUR_NAME);
+            add(head, STR("grpc-message"), buf_str(&text), GRPC_NV_OUR_NAME);
         }
     }
-    add_fields(head, stream->trailers, stream->n_trailers);
+    add_fields(head, &stream->trailers);
 }
 
 static void add_http_status(struct head *head, int http) {
@@ -200,15 +147,16 @@ static void add_http_status(struct head *head, int http) {
     head->status[0] = (char)('0' + value / 100 % 10);
     head->status[1] = (char)('0' + value / 10 % 10);
     head->status[2] = (char)('0' + value % 10);
-    add(head, STR(":status"), str_make(head->status, 3), OUR_NAME);
+    add(head, STR(":status"), str_make(head->status, 3), GRPC_NV_OUR_NAME);
 }
 
 static void add_grpc_head(struct grpc_stream *stream, struct head *head, bool trailers_only) {
-    add(head, STR("content-type"), STR("application/grpc"), OURS);
+    add(head, STR("content-type"), STR("application/grpc"), GRPC_NV_OURS);
     if (trailers_only) {
         add_status(stream, head);
     } else if (stream->answer_coding != HTTP_IDENTITY) {
-        add(head, STR("grpc-encoding"), str_of(grpc_coding_name(stream->answer_coding)), OURS);
+        add(head, STR("grpc-encoding"), str_of(grpc_coding_name(stream->answer_coding)),
+            GRPC_NV_OURS);
     }
 }
 
@@ -219,7 +167,7 @@ void grpc_head_submit(struct grpc_stream *stream, bool trailers_only, int http) 
     if (http == 200) {
         add_grpc_head(stream, &head, trailers_only);
     }
-    add_fields(&head, stream->set, stream->n_set);
+    add_fields(&head, &stream->set);
     nghttp2_data_provider provider = grpc_send_provider(stream);
     int code = nghttp2_submit_response(stream->session->h2, stream->id, head.nv, head.n,
                                        trailers_only ? NULL : &provider);
@@ -236,34 +184,16 @@ int grpc_head_submit_trailers(struct grpc_stream *stream) {
     return nghttp2_submit_trailer(stream->session->h2, stream->id, head.nv, head.n);
 }
 
-static void set(struct grpc_stream *stream, struct grpc_field **fields, size_t *n, struct str name,
-                struct str value) {
-    struct arena *arena = stream->call.arena;
-    if (!*fields) {
-        *fields = arena_calloc(arena, SET_FIELDS, sizeof(**fields));
-    }
-    if (!*fields || *n == SET_FIELDS) {
-        return;
-    }
-    struct buf text;
-    buf_init(&text, arena, value.len);
-    if (str_ends(name, STR("-bin"))) {
-        grpc_binary_print(&text, value);
-    } else {
-        buf_add_str(&text, value);
-    }
-    struct grpc_field field = {arena_dup(arena, name), buf_str(&text)};
-    if (field.name.ptr && !text.failed) {
-        (*fields)[(*n)++] = field;
-    }
-}
-
 void grpc_set_field(struct grpc_call *call, struct str name, struct str value) {
     struct grpc_stream *stream = (struct grpc_stream *)call;
-    set(stream, &stream->set, &stream->n_set, name, value);
+    grpc_fields_set(call->arena, &stream->set, GRPC_MOST_SET, name, value);
 }
 
 void grpc_set_trailer(struct grpc_call *call, struct str name, struct str value) {
     struct grpc_stream *stream = (struct grpc_stream *)call;
-    set(stream, &stream->trailers, &stream->n_trailers, name, value);
+    grpc_fields_set(call->arena, &stream->trailers, GRPC_MOST_SET, name, value);
+}
+
+struct str grpc_find(const struct grpc_call *call, const char *name, size_t *n) {
+    return grpc_fields_find(call->fields, call->n_fields, name, n);
 }

@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "loop/deadlines.h"
+#include "net/grpc_fields.h"
 #include "net/grpc_output.h"
 #include "net/grpc_receiver.h"
 #include "net/grpc_server.h"
@@ -94,15 +95,13 @@ struct grpc_stream {
     struct deadline deadline;
     struct timeout timeout; /* enum grpc_wait */
     /* the head, while it comes */
-    struct grpc_field *fields;
-    size_t n_fields, cap_fields;
+    struct grpc_fields head;
     struct str http_method, path;
     struct grpc_receiver in;
     struct grpc_queue out;
     enum http_coding answer_coding;
-    struct grpc_field *set, *trailers; /* of the method's, copied */
-    size_t n_set, n_trailers;
-    int status; /* grpc-status */
+    struct grpc_fields set, trailers; /* of the method's */
+    int status;                       /* grpc-status */
     struct str message;
     bool head_over;    /* oversized, told to the client */
     bool remote_ended; /* END_STREAM came */

@@ -289,17 +289,3 @@ void grpc_finish(struct grpc_call *call, const struct error *err) {
         grpc_stream_ask_sweep(stream);
     }
 }
-
-struct str grpc_find(const struct grpc_call *call, const char *name, size_t *n) {
-    struct str found = {NULL, 0}, wanted = str_of(name);
-    size_t count = 0;
-    for (size_t i = 0; i < call->n_fields; i++) {
-        if (str_eq(call->fields[i].name, wanted)) {
-            found = count++ == 0 ? call->fields[i].value : found;
-        }
-    }
-    if (n) {
-        *n = count;
-    }
-    return found;
-}

@@ -1,0 +1,82 @@
+/* Lists of header fields. */
+#include "net/grpc_fields.h"
+
+#include "base/buf.h"
+
+enum { FIRST_FIELDS = 16 };
+
+/* Room for one more. */
+static bool make_room(struct arena *arena, struct grpc_fields *fields) {
+    if (fields->n < fields->cap) {
+        return true;
+    }
+    size_t cap = fields->cap ? fields->cap * 2 : FIRST_FIELDS;
+    struct grpc_field *items =
+        arena_realloc(arena, fields->items, fields->cap * sizeof(*items), cap * sizeof(*items));
+    if (items) {
+        fields->items = items;
+        fields->cap = cap;
+    }
+    return items != NULL;
+}
+
+/* Texts that lie in the arena; ptr NULL: there was no memory for them. */
+static bool append(struct arena *arena, struct grpc_fields *fields, struct grpc_field field) {
+    if (!field.name.ptr || !field.value.ptr || !make_room(arena, fields)) {
+        return false;
+    }
+    fields->items[fields->n++] = field;
+    return true;
+}
+
+bool grpc_fields_add(struct arena *arena, struct grpc_fields *fields, struct str name,
+                     struct str value) {
+    if (fields->n == GRPC_MOST_FIELDS) {
+        return false;
+    }
+    struct grpc_field field = {arena_dup(arena, name), arena_dup(arena, value)};
+    return append(arena, fields, field);
+}
+
+enum status grpc_fields_decode(struct arena *arena, struct grpc_fields *fields, struct error *err) {
+    enum status st = ST_OK;
+    for (size_t i = 0; st == ST_OK && i < fields->n; i++) {
+        struct grpc_field *field = &fields->items[i];
+        if (str_ends(field->name, STR("-bin"))) {
+            st = grpc_binary_read(arena, field->value, &field->value, err);
+            if (st != ST_OK) {
+                error_prefix(err, "%.*s", STR_ARG(field->name));
+            }
+        }
+    }
+    return st;
+}
+
+void grpc_fields_set(struct arena *arena, struct grpc_fields *fields, size_t most, struct str name,
+                     struct str value) {
+    struct grpc_field field = {arena_dup(arena, name), arena_dup(arena, value)};
+    if (str_ends(name, STR("-bin"))) {
+        struct buf text;
+        buf_init(&text, arena, value.len + 1);
+        grpc_binary_print(&text, value);
+        field.value = text.failed ? str_make(NULL, 0) : buf_str(&text);
+    }
+    if (fields->n < most) {
+        (void)append(arena, fields, field);
+    }
+}
+
+struct str grpc_fields_find(const struct grpc_field *items, size_t n_items, const char *name,
+                            size_t *n) {
+    struct str found = {NULL, 0}, wanted = str_of(name);
+    size_t count = 0;
+    for (size_t i = 0; i < n_items; i++) {
+        if (str_eq(items[i].name, wanted)) {
+            found = count++ == 0 ? items[i].value : found;
+        }
+    }
+    if (n) {
+        *n = count;
+    }
+    return found;
+}
