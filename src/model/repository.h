@@ -100,6 +100,31 @@ void model_version_keep(struct model_version *version, const void *kept);
 /* NULL: nothing. Thread: any. */
 const void *model_version_kept(const struct model_version *version);
 
+/* How far a model, or a version of it, is. */
+enum repository_phase {
+    REPOSITORY_LOADING,
+    REPOSITORY_READY,
+    REPOSITORY_FAILED,
+    REPOSITORY_PHASES,
+};
+
+/* One line of the list of everything that was to be served. */
+struct repository_entry {
+    struct str model;
+    uint64_t number; /* of the version; 0: the model has none that could be tried */
+    enum repository_phase phase;
+    struct model_version *version; /* when it is ready; borrowed until repository_free */
+    const char *reason;            /* why it failed; "" */
+};
+
+/* Calls `visit` for each version of each model, by the bytes of the name and by rising number, and
+ * once for a model without one. Takes no lock. */
+void repository_visit(struct repository *repository,
+                      void (*visit)(void *cookie, const struct repository_entry *entry),
+                      void *cookie);
+/* "loading" */
+const char *repository_phase_name(enum repository_phase phase);
+
 /* Prints what each model resolved to, for people: inputs, outputs, batch dimension and why,
  * instances, versions, or why it failed. */
 void repository_print(struct repository *repository, struct buf *out);

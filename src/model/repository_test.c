@@ -329,6 +329,41 @@ struct finder {
     atomic_int n_found;
 };
 
+struct listed {
+    char text[1024];
+};
+
+static void list_one(void *cookie, const struct repository_entry *entry) {
+    struct listed *listed = cookie;
+    size_t n = strlen(listed->text);
+    bool served = entry->version && model_version_spec(entry->version)->version == entry->number;
+    assert_int_equal(served, entry->phase == REPOSITORY_READY);
+    snprintf(listed->text + n, sizeof(listed->text) - n, "%.*s %d %s %s\n", STR_ARG(entry->model),
+             (int)entry->number, repository_phase_name(entry->phase), entry->reason);
+}
+
+static void everything_is_listed(void **state) {
+    struct served served;
+    struct listed before = {""}, after = {""};
+    struct error err;
+    (void)state;
+    begin(&served);
+    add(&served, "r/b/1/model.fake", "");
+    add(&served, "r/b/3/model.fake", "bad: torn");
+    add(&served, "r/b/config.pbtxt", "version_policy { all { } }");
+    add(&served, "r/a/config.pbtxt", "max_batch_sise: 3");
+    make(&served, false);
+    repository_visit(served.repository, list_one, &before);
+    assert_string_equal(before.text, "a 0 loading \nb 1 loading \nb 3 loading \n");
+    assert_int_equal(repository_load(served.repository, &err), ST_BAD_MODEL);
+    repository_visit(served.repository, list_one, &after);
+    assert_non_null(strstr(after.text, "a 0 failed "));
+    assert_non_null(strstr(after.text, "max_batch_sise"));
+    assert_non_null(strstr(after.text, "\nb 1 ready \nb 3 failed "));
+    assert_non_null(strstr(after.text, "torn\n"));
+    end(&served);
+}
+
 static void note_loaded(void *cookie) {
     atomic_store(&((struct finder *)cookie)->loaded, true);
 }
@@ -461,6 +496,7 @@ int main(void) {
         cmocka_unit_test(a_failure_leaves_the_others_serving),
         cmocka_unit_test(no_models_at_all_is_ready),
         cmocka_unit_test(what_it_resolved_to_can_be_read),
+        cmocka_unit_test(everything_is_listed),
         cmocka_unit_test(lookups_run_while_models_load),
         cmocka_unit_test(a_front_end_looks_at_each_version),
         cmocka_unit_test(a_stopped_repository_serves_nothing),
