@@ -173,8 +173,11 @@ static void step_watch(struct grpc_call *call, enum grpc_event event) {
 
 const struct grpc_row *grpc_health_rows(size_t *n) {
     static const struct grpc_row rows[] = {
-        {.path = "/grpc.health.v1.Health/Check", .answer = answer_check},
-        {.path = "/grpc.health.v1.Health/Watch", .step = step_watch, .streams = true},
+        {.path = "/grpc.health.v1.Health/Check", .group = KEYS_HEALTH, .answer = answer_check},
+        {.path = "/grpc.health.v1.Health/Watch",
+         .group = KEYS_HEALTH,
+         .step = step_watch,
+         .streams = true},
     };
     *n = sizeof rows / sizeof rows[0];
     return rows;

@@ -137,9 +137,11 @@ static size_t align_at(struct str beginning) {
 const struct grpc_row *grpc_infer_rows(size_t *n) {
     static const struct grpc_row rows[] = {
         {.path = "/inference.GRPCInferenceService/ModelInfer",
+         .group = KEYS_INFER,
          .step = step_infer,
          .align_at = align_at},
         {.path = "/inference.GRPCInferenceService/ModelStreamInfer",
+         .group = KEYS_INFER,
          .step = grpc_infer_stream_step,
          .streams = true,
          .align_at = align_at},

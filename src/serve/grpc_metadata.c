@@ -86,12 +86,12 @@ static enum status answer_config(struct grpc_api *api, struct grpc_call *call, s
 
 const struct grpc_row *grpc_metadata_rows(size_t *n) {
     static const struct grpc_row rows[] = {
-        {.path = SERVICE "ServerLive", .answer = answer_live},
-        {.path = SERVICE "ServerReady", .answer = answer_ready},
-        {.path = SERVICE "ServerMetadata", .answer = answer_server},
-        {.path = SERVICE "ModelReady", .answer = answer_model_ready},
-        {.path = SERVICE "ModelMetadata", .answer = answer_model},
-        {.path = SERVICE "ModelConfig", .answer = answer_config},
+        {.path = SERVICE "ServerLive", .group = KEYS_HEALTH, .answer = answer_live},
+        {.path = SERVICE "ServerReady", .group = KEYS_HEALTH, .answer = answer_ready},
+        {.path = SERVICE "ServerMetadata", .group = KEYS_METADATA, .answer = answer_server},
+        {.path = SERVICE "ModelReady", .group = KEYS_HEALTH, .answer = answer_model_ready},
+        {.path = SERVICE "ModelMetadata", .group = KEYS_METADATA, .answer = answer_model},
+        {.path = SERVICE "ModelConfig", .group = KEYS_METADATA, .answer = answer_config},
     };
     *n = sizeof rows / sizeof rows[0];
     return rows;

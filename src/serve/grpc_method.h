@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "serve/grpc_api.h"
+#include "serve/keys_file.h"
 
 /* A method that answers at once, from what it is asked and what the server knows. */
 typedef enum status grpc_answer(struct grpc_api *api, struct grpc_call *call, struct str message,
@@ -13,6 +14,7 @@ typedef enum status grpc_answer(struct grpc_api *api, struct grpc_call *call, st
 /* A row of a service: `step` (with `streams`), or `answer`. */
 struct grpc_row {
     const char *path;
+    enum keys_group group; /* whose keys open it */
     grpc_answer *answer;
     grpc_step *step;
     bool streams;

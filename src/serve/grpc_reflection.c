@@ -46,9 +46,11 @@ static void step(struct grpc_call *call, enum grpc_event event) {
 const struct grpc_row *grpc_reflection_rows(size_t *n) {
     static const struct grpc_row rows[] = {
         {.path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+         .group = KEYS_METADATA,
          .step = step,
          .streams = true},
         {.path = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+         .group = KEYS_METADATA,
          .step = step,
          .streams = true},
     };

@@ -106,17 +106,18 @@ static void answer_metrics(struct http_exchange *exchange) {
     reply_text(exchange, 200, metric_format_type(text.format), &body);
 }
 
-/* One row per resource: how it is called and who answers. */
+/* One row per resource: whose keys open it, how it is called and who answers. */
 static const struct route {
+    enum keys_group group;
     bool post;
     void (*answer)(struct http_api *, struct http_exchange *, const struct v2_path *);
 } ROUTES[] = {
-    [V2_SERVER] = {false, answer_server},
-    [V2_LIVE] = {false, answer_live},
-    [V2_READY] = {false, answer_ready},
-    [V2_MODEL] = {false, answer_model},
-    [V2_MODEL_READY] = {false, answer_model_ready},
-    [V2_MODEL_INFER] = {true, http_infer_begin},
+    [V2_SERVER] = {KEYS_METADATA, false, answer_server},
+    [V2_LIVE] = {KEYS_HEALTH, false, answer_live},
+    [V2_READY] = {KEYS_HEALTH, false, answer_ready},
+    [V2_MODEL] = {KEYS_METADATA, false, answer_model},
+    [V2_MODEL_READY] = {KEYS_HEALTH, false, answer_model_ready},
+    [V2_MODEL_INFER] = {KEYS_INFER, true, http_infer_begin},
 };
 
 /* Answers 405 with Allow when the method is not the resource's. */
@@ -134,10 +135,23 @@ static bool method_fits(struct http_exchange *exchange, bool post) {
     return false;
 }
 
+/* Answers 401 to who has no key, before anything else is said. */
+static bool is_admitted(const struct http_api *api, struct http_exchange *exchange,
+                        enum keys_group group) {
+    char challenge[KEYS_CHALLENGE_BYTES];
+    struct error err;
+    if (keys_admit_http(api->keys, group, &exchange->head, challenge, &err) == ST_OK) {
+        return true;
+    }
+    struct http_field field = {STR("WWW-Authenticate"), str_of(challenge)};
+    http_reply_error(exchange, &err, &field, 1);
+    return false;
+}
+
 static void on_head(struct http_exchange *exchange, void *context) {
     struct http_api *api = context;
     if (str_is(exchange->head.path, "/metrics")) {
-        if (method_fits(exchange, false)) {
+        if (is_admitted(api, exchange, KEYS_METADATA) && method_fits(exchange, false)) {
             answer_metrics(exchange);
         }
         return;
@@ -149,7 +163,7 @@ static void on_head(struct http_exchange *exchange, void *context) {
         return;
     }
     const struct route *route = &ROUTES[path.resource];
-    if (method_fits(exchange, route->post)) {
+    if (is_admitted(api, exchange, route->group) && method_fits(exchange, route->post)) {
         route->answer(api, exchange, &path);
     }
 }

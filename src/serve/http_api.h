@@ -11,6 +11,7 @@
 
 #include "model/repository.h"
 #include "net/http_server.h"
+#include "serve/keys.h"
 #include "wire/v2_request.h"
 
 struct http_api {
@@ -19,6 +20,7 @@ struct http_api {
     uint64_t max_body_bytes;    /* for messages and decompression; net enforces it */
     const char *server_name;    /* metadata: name */
     const char *server_version; /* metadata: version */
+    const struct keys *keys;    /* NULL: whoever asks may */
     atomic_bool draining;       /* ready says 503 from now on */
 };
 
