@@ -1,0 +1,440 @@
+/* A gRPC session between a peer that does anything and methods of each kind. The first byte says
+ * how: the input as it is, from the preface on; the same behind preface and SETTINGS; or as
+ * operations, which make calls, their frames in any order, turns in which little or nothing is
+ * written, time that passes, answers that come later, and the end. Whatever comes: each call that
+ * has begun ends, answers are released once, and nothing is left over. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "loop/clock.h"
+#include "net/grpc_session.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { MOST_LATER = 64, SECOND = 1000000000 };
+
+/* ---- the service ----------------------------------------------------------------------------- */
+
+struct service {
+    struct grpc_call *later[MOST_LATER]; /* wait for an operation */
+    size_t n_later;
+    size_t n_begun, n_ended, n_messages, n_freed, n_sent, n_released;
+};
+
+struct answer {
+    struct grpc_message *message;
+    struct service *service;
+};
+
+static struct service *service_of(const struct grpc_call *call) {
+    return call->method->context;
+}
+
+static void release(void *cookie) {
+    struct answer *answer = cookie;
+    answer->service->n_released++;
+    answer->service->n_freed++;
+    grpc_message_free(answer->message);
+    free(answer);
+}
+
+static void send_back(struct grpc_call *call) {
+    struct answer *answer = malloc(sizeof(*answer));
+    struct str data = call->message->data;
+    *answer = (struct answer){call->message, service_of(call)};
+    struct piece pieces[] = {{data.ptr, data.len / 2},
+                             {data.ptr + data.len / 2, data.len - data.len / 2}};
+    answer->service->n_sent++;
+    grpc_send(call, pieces, 2, release, answer);
+}
+
+static void drop_message(struct grpc_call *call) {
+    service_of(call)->n_freed++;
+    grpc_message_free(call->message);
+}
+
+static void count(struct grpc_call *call, enum grpc_event event) {
+    struct service *service = service_of(call);
+    service->n_begun += event == GRPC_BEGIN;
+    service->n_ended += event == GRPC_END;
+    service->n_messages += event == GRPC_MESSAGE;
+}
+
+static void step_echo(struct grpc_call *call, enum grpc_event event) {
+    count(call, event);
+    if (event == GRPC_MESSAGE) {
+        send_back(call);
+        grpc_finish(call, NULL);
+    }
+}
+
+/* Ends with an operation; a call too many at once. */
+static void step_later(struct grpc_call *call, enum grpc_event event) {
+    struct service *service = service_of(call);
+    struct error err;
+    count(call, event);
+    if (event == GRPC_MESSAGE) {
+        drop_message(call);
+        if (service->n_later < MOST_LATER) {
+            service->later[service->n_later++] = call;
+        } else {
+            error_set(&err, ST_OVERLOADED, "too many");
+            grpc_finish(call, &err);
+        }
+    }
+}
+
+static void step_bidi(struct grpc_call *call, enum grpc_event event) {
+    count(call, event);
+    if (event == GRPC_BEGIN) {
+        grpc_read(call);
+    } else if (event == GRPC_MESSAGE) {
+        send_back(call);
+        grpc_read(call);
+    } else if (event == GRPC_HALF_CLOSE || event == GRPC_CANCELLED) {
+        grpc_finish(call, NULL);
+    }
+}
+
+/* Sends a lot as long as it leaves. */
+static void step_pour(struct grpc_call *call, enum grpc_event event) {
+    static const char zeros[30000];
+    count(call, event);
+    if (event == GRPC_BEGIN || event == GRPC_WRITABLE) {
+        struct piece piece = {zeros, sizeof(zeros)};
+        grpc_send(call, &piece, 1, NULL, NULL);
+        if (event == GRPC_WRITABLE) {
+            grpc_read(call);
+        }
+    } else if (event == GRPC_MESSAGE) {
+        drop_message(call);
+        grpc_finish(call, NULL);
+    } else if (event == GRPC_HALF_CLOSE || event == GRPC_CANCELLED) {
+        struct error err;
+        error_set(&err, ST_INTERNAL, "enough");
+        grpc_finish(call, &err);
+    }
+}
+
+/* Reads only with an operation. */
+static void step_deaf(struct grpc_call *call, enum grpc_event event) {
+    struct service *service = service_of(call);
+    count(call, event);
+    if (event == GRPC_BEGIN) {
+        if (service->n_later < MOST_LATER) {
+            service->later[service->n_later++] = call;
+        } else {
+            grpc_finish(call, NULL);
+        }
+    } else if (event == GRPC_MESSAGE) {
+        drop_message(call);
+    }
+}
+
+static size_t align_at(struct str beginning) {
+    return beginning.len > 0 ? (unsigned char)beginning.ptr[0] : 0;
+}
+
+/* ---- the world ------------------------------------------------------------------------------- */
+
+enum { N_METHODS = 5 };
+
+struct world {
+    struct str input;
+    struct worker *worker;
+    struct net_budget budget;
+    struct body_pool pool;
+    struct grpc_method methods[N_METHODS];
+    struct grpc_server_options options;
+    struct grpc_core core;
+    struct grpc_session session;
+    struct grpc_output output;
+    struct service service;
+    size_t n_alive;
+    _Atomic uint64_t n_calls;
+    uint64_t now_ns;
+};
+
+static void ask_turn(struct grpc_core *core) {
+    (void)core;
+}
+
+/* One for all inputs: its loop is not needed, and dear. */
+static struct worker *the_worker(void) {
+    static struct worker *worker;
+    struct error err;
+    if (!worker && worker_new("fuzz", &worker, &err) != ST_OK) {
+        abort();
+    }
+    return worker;
+}
+
+static void open_world(struct world *world, bool compress) {
+    struct error err;
+    struct grpc_method methods[N_METHODS] = {
+        {"/e", step_echo, false, align_at, &world->service},
+        {"/l", step_later, false, NULL, &world->service},
+        {"/b", step_bidi, true, align_at, &world->service},
+        {"/p", step_pour, true, NULL, &world->service},
+        {"/d", step_deaf, true, NULL, &world->service},
+    };
+    memcpy(world->methods, methods, sizeof(methods));
+    world->now_ns = SECOND;
+    clock_drive_ns(world->now_ns);
+    world->budget = (struct net_budget){.body_memory_bytes = 1 << 20, .max_connections = 1};
+    body_pool_init(&world->pool, 1 << 16);
+    world->worker = the_worker();
+    world->options = (struct grpc_server_options){
+        .limits = {.max_header_bytes = 2048,
+                   .max_message_bytes = 1 << 18,
+                   .request_memory_bytes = 1 << 18,
+                   .max_streams = 20,
+                   .stream_window_bytes = 40000,
+                   .connection_window_bytes = 100000,
+                   .body_timeout_ns = 10 * (uint64_t)SECOND,
+                   .write_timeout_ns = 20 * (uint64_t)SECOND,
+                   .compression_level = compress},
+        .budget = &world->budget,
+        .methods = world->methods,
+        .n_methods = N_METHODS,
+    };
+    world->core = (struct grpc_core){.pool = &world->pool,
+                                     .n_alive = &world->n_alive,
+                                     .n_calls = &world->n_calls,
+                                     .ask_turn = ask_turn};
+    assert(grpc_core_init(&world->core, &world->options, world->worker, &err) == ST_OK);
+    assert(grpc_session_open(&world->core, &world->session, &err) == ST_OK);
+}
+
+static void settle(struct world *world) {
+    for (struct grpc_session *at = grpc_core_take_dirty(&world->core); at; at = at->dirty_next) {
+        at->dirty = false;
+    }
+    grpc_core_sweep(&world->core);
+}
+
+/* Reads what is to be written, as a socket would. */
+static void touch(const struct grpc_output *output) {
+    static volatile char sink;
+    for (size_t i = 0; i < output->n; i++) {
+        const char *bytes = output->pieces[i].data;
+        sink = bytes[0];
+        sink = bytes[output->pieces[i].n_bytes - 1];
+    }
+    (void)sink;
+}
+
+static void written(struct world *world) {
+    if (world->session.flight.writing) {
+        touch(&world->output);
+        grpc_session_written(&world->session);
+        settle(world);
+    }
+}
+
+static void turn(struct world *world, unsigned n) {
+    while (n-- > 0 && grpc_session_has_output(&world->session)) {
+        if (grpc_session_output(&world->session, &world->output)) {
+            written(world);
+        }
+    }
+    settle(world);
+}
+
+static void feed(struct world *world, const void *data, size_t n) {
+    char *copy = malloc(n > 0 ? n : 1);
+    memcpy(copy, data, n);
+    grpc_session_receive(&world->session, str_make(copy, n));
+    free(copy);
+    settle(world);
+}
+
+static void pass(struct world *world, uint64_t ns) {
+    world->now_ns += ns;
+    clock_drive_ns(world->now_ns);
+    grpc_core_tick(&world->core, world->now_ns);
+    settle(world);
+}
+
+static void finish_one(struct world *world, size_t n) {
+    struct service *service = &world->service;
+    if (service->n_later > 0) {
+        struct grpc_call **at = &service->later[n % service->n_later];
+        struct grpc_call *call = *at;
+        *at = service->later[--service->n_later];
+        if (n & 64) {
+            struct piece piece = {"a late answer", 13};
+            grpc_send(call, &piece, 1, NULL, NULL);
+        }
+        grpc_finish(call, NULL);
+        settle(world);
+    }
+}
+
+static void close_world(struct world *world) {
+    const struct service *service = &world->service;
+    grpc_session_close(&world->session);
+    while (service->n_later > 0) {
+        finish_one(world, 64);
+    }
+    written(world);
+    settle(world);
+    assert(world->n_alive == 0 && world->n_calls == 0 && world->budget.n_body_bytes == 0);
+    assert(service->n_begun == service->n_ended);
+    assert(service->n_messages == service->n_freed && service->n_sent == service->n_released);
+    assert(grpc_core_next_ns(&world->core) == UINT64_MAX);
+    grpc_core_fini(&world->core);
+    body_pool_fini(&world->pool);
+}
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+static uint8_t take(struct world *world) {
+    if (world->input.len == 0) {
+        return 0;
+    }
+    uint8_t byte = (uint8_t)*world->input.ptr;
+    world->input = str_make(world->input.ptr + 1, world->input.len - 1);
+    return byte;
+}
+
+static struct str take_bytes(struct world *world, size_t n) {
+    n = n < world->input.len ? n : world->input.len;
+    struct str bytes = str_make(world->input.ptr, n);
+    world->input = str_make(world->input.ptr + n, world->input.len - n);
+    return bytes;
+}
+
+static void frame(struct world *world, uint8_t type, uint8_t flags, uint32_t id, struct str body) {
+    char bytes[9 + 70000];
+    size_t n = body.len < 70000 ? body.len : 70000;
+    const uint8_t head[9] = {
+        (uint8_t)(n >> 16),  (uint8_t)(n >> 8),   (uint8_t)n,         type,       flags,
+        (uint8_t)(id >> 24), (uint8_t)(id >> 16), (uint8_t)(id >> 8), (uint8_t)id};
+    memcpy(bytes, head, sizeof(head));
+    if (n > 0) {
+        memcpy(bytes + sizeof(head), body.ptr, n);
+    }
+    feed(world, bytes, sizeof(head) + n);
+}
+
+/* A call's head, perhaps with fields of the input's. */
+static void begin_call(struct world *world, uint32_t id, uint8_t how) {
+    static const struct str FIELDS[] = {{"", 0},
+                                        {"\0\14grpc-timeout\0025S", 17},
+                                        {"\0\15grpc-encoding\4gzip", 20},
+                                        {"\0\24grpc-accept-encoding\4gzip", 27}};
+    char block[256] = "\x83\x86\x04\2/e\x01\1a\x0f\x10\20application/grpc";
+    size_t n = strlen(block);
+    block[5] = "elbpdx"[how % 6];
+    size_t which = how / 8 % 4;
+    memcpy(block + n, FIELDS[which].ptr, FIELDS[which].len);
+    n += FIELDS[which].len;
+    frame(world, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS | (how & 128 ? 1 : 0), id,
+          str_make(block, n));
+}
+
+/* A message that is what it says. */
+static void message(struct world *world, uint32_t id, uint8_t how) {
+    static char bytes[5 + 20000];
+    size_t n = how & 64 ? 20000 : how & 63;
+    bytes[3] = (char)(n >> 8);
+    bytes[4] = (char)n;
+    frame(world, NGHTTP2_DATA, how & 128 ? NGHTTP2_FLAG_END_STREAM : 0, id, str_make(bytes, 5 + n));
+}
+
+static void operate(struct world *world) {
+    uint8_t op = take(world), arg = take(world);
+    uint32_t id = 1 + 2 * (uint32_t)(take(world) % 32);
+    switch (op % 13) {
+    case 0:
+        begin_call(world, id, arg);
+        break;
+    case 1:
+        message(world, id, arg);
+        break;
+    case 2:
+        frame(world, NGHTTP2_DATA, arg & NGHTTP2_FLAG_END_STREAM, id, take_bytes(world, arg / 2));
+        break;
+    case 3:
+        frame(world, NGHTTP2_RST_STREAM, 0, id, STR("\0\0\0\x8"));
+        break;
+    case 4:
+        frame(world, NGHTTP2_WINDOW_UPDATE, 0, arg & 1 ? id : 0,
+              str_make((const char[]){0, 0, (char)(arg / 2), 1}, 4));
+        break;
+    case 5:
+        frame(world, take(world) % 12, arg, arg & 2 ? id : 0, take_bytes(world, take(world)));
+        break;
+    case 6:
+        turn(world, arg % 4);
+        break;
+    case 7: /* collects, and what follows happens while it is being written */
+        if (grpc_session_has_output(&world->session)) {
+            (void)grpc_session_output(&world->session, &world->output);
+        }
+        break;
+    case 8:
+        written(world);
+        break;
+    case 9:
+        pass(world, arg * (uint64_t)SECOND / 8);
+        break;
+    case 10:
+        finish_one(world, arg);
+        break;
+    case 11:
+        if (arg == 1) {
+            grpc_session_drain(&world->session);
+        } else if (world->service.n_later > 0) {
+            struct grpc_call *call = world->service.later[arg % world->service.n_later];
+            if (call->method->streams) {
+                grpc_read(call);
+            }
+        }
+        break;
+    default: /* SETTINGS of the client: its windows */
+        frame(world, NGHTTP2_SETTINGS, 0, 0,
+              str_make((const char[]){0, 4, 0, 0, (char)arg, (char)id}, 6));
+        break;
+    }
+}
+
+/* ---- the input ------------------------------------------------------------------------------- */
+
+static void run_bytes(struct world *world, uint8_t how) {
+    size_t piece = how & 8 ? 1 : how & 16 ? 100 : SIZE_MAX;
+    while (world->input.len > 0) {
+        struct str bytes = take_bytes(world, piece);
+        feed(world, bytes.ptr, bytes.len);
+        turn(world, how & 32 ? 0 : 4);
+    }
+    turn(world, 100);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static const char START[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0";
+    struct world *world = calloc(1, sizeof(*world));
+    if (size == 0 || !world) {
+        free(world);
+        return 0;
+    }
+    uint8_t how = data[0];
+    world->input = str_make((const char *)data + 1, size - 1);
+    open_world(world, how & 4);
+    if (how & 3) {
+        feed(world, START, sizeof(START) - 1);
+        turn(world, 4);
+    }
+    if (how & 2) {
+        while (world->input.len > 0) {
+            operate(world);
+        }
+    } else {
+        run_bytes(world, how);
+    }
+    close_world(world);
+    free(world);
+    return 0;
+}
