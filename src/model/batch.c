@@ -72,6 +72,10 @@ bool batch_can_share(const struct call *a, const struct call *b) {
     return params_eq(left, right);
 }
 
+bool batch_takes(const struct call *head, const struct call *call, uint64_t now_ns) {
+    return !patience_is_over(&call->patience, now_ns) && batch_can_share(head, call);
+}
+
 /* The largest preferred size that `rows` reaches; 0: none. */
 static uint64_t preferred(const struct batch_rules *rules, uint64_t rows) {
     uint64_t best = 0;
@@ -83,12 +87,20 @@ static uint64_t preferred(const struct batch_rules *rules, uint64_t rows) {
 }
 
 /* Counts calls from `head` on that fit into `max_rows`. */
-static struct batch_offer gather(const struct call *head, uint64_t max_rows, size_t max) {
-    struct batch_offer offer = {.rows = head->abi.batch, .n_calls = 1};
+static struct batch_offer gather(const struct call *head, uint64_t max_rows, size_t max,
+                                 uint64_t now_ns) {
+    struct batch_offer offer = {
+        .rows = head->abi.batch, .n_calls = 1, .until_ns = head->patience.linger_ns};
     size_t searched = 1;
     const struct call *call = head->next;
     for (; call && offer.n_calls < max && searched < SEARCHED_CALLS; call = call->next) {
         searched++;
+        if (patience_is_over(&call->patience, now_ns)) {
+            continue;
+        }
+        if (call->patience.linger_ns < offer.until_ns) {
+            offer.until_ns = call->patience.linger_ns;
+        }
         if (!batch_can_share(head, call)) {
             continue;
         }
@@ -103,15 +115,16 @@ static struct batch_offer gather(const struct call *head, uint64_t max_rows, siz
     return offer;
 }
 
-struct batch_offer batch_offer(const struct batch_rules *rules, const struct call *head,
-                               size_t max) {
+struct batch_offer batch_offer(const struct batch_rules *rules, const struct call *head, size_t max,
+                               uint64_t now_ns) {
     if (rules->max_rows == 0 || head->abi.batch >= rules->max_rows) {
-        return (struct batch_offer){.rows = head->abi.batch, .n_calls = 1, .full = true};
+        return (struct batch_offer){
+            .rows = head->abi.batch, .n_calls = 1, .full = true, .until_ns = now_ns};
     }
-    struct batch_offer offer = gather(head, rules->max_rows, max);
+    struct batch_offer offer = gather(head, rules->max_rows, max, now_ns);
     uint64_t size = preferred(rules, offer.rows);
     if (size >= head->abi.batch && size > 0) {
-        struct batch_offer exact = gather(head, size, max);
+        struct batch_offer exact = gather(head, size, max, now_ns);
         exact.full = true;
         return exact;
     }

@@ -14,13 +14,13 @@
 enum { N = 8 };
 
 /* A queue made by hand. */
-struct queue {
+struct made {
     struct call calls[N];
     sluice_input inputs[N];
     int64_t dims[N][2];
 };
 
-static void queue_make(struct queue *queue, size_t n, const int64_t (*dims)[2]) {
+static void queue_make(struct made *queue, size_t n, const int64_t (*dims)[2]) {
     memset(queue, 0, sizeof *queue);
     for (size_t i = 0; i < n; i++) {
         struct call *call = &queue->calls[i];
@@ -29,6 +29,7 @@ static void queue_make(struct queue *queue, size_t n, const int64_t (*dims)[2]) 
         call->abi.inputs = &queue->inputs[i];
         call->abi.n_inputs = 1;
         call->abi.batch = (uint64_t)dims[i][0];
+        call->patience.expires_ns = UINT64_MAX;
         call->next = i + 1 < n ? &queue->calls[i + 1] : NULL;
     }
 }
@@ -43,29 +44,29 @@ static void test_offers(void **state) {
         size_t max;
         struct batch_offer want;
     } rows[] = {
-        {{{1, 4}, {1, 4}, {1, 4}}, 3, {.max_rows = 8}, 64, {3, 3, false}},
-        {{{1, 4}, {1, 4}, {1, 4}}, 3, {.max_rows = 2}, 64, {2, 2, true}},
-        {{{1, 4}, {1, 4}, {1, 4}}, 3, {.max_rows = 8}, 2, {2, 2, true}},
-        {{{1, 4}, {1, 4}}, 2, {.max_rows = 0}, 64, {1, 1, true}},
-        {{{1, 4}, {1, 5}, {1, 4}}, 3, {.max_rows = 8}, 64, {2, 2, false}}, /* another shape */
-        {{{3, 4}, {4, 4}, {1, 4}}, 3, {.max_rows = 4}, 64, {3, 1, true}},  /* nobody overtakes */
-        {{{8, 4}, {1, 4}}, 2, {.max_rows = 8}, 64, {8, 1, true}},
-        {{{0, 4}, {1, 4}}, 2, {.max_rows = 8}, 64, {1, 2, false}},
+        {{{1, 4}, {1, 4}, {1, 4}}, 3, {.max_rows = 8}, 64, {3, 3, false, 0}},
+        {{{1, 4}, {1, 4}, {1, 4}}, 3, {.max_rows = 2}, 64, {2, 2, true, 0}},
+        {{{1, 4}, {1, 4}, {1, 4}}, 3, {.max_rows = 8}, 2, {2, 2, true, 0}},
+        {{{1, 4}, {1, 4}}, 2, {.max_rows = 0}, 64, {1, 1, true, 0}},
+        {{{1, 4}, {1, 5}, {1, 4}}, 3, {.max_rows = 8}, 64, {2, 2, false, 0}}, /* another shape */
+        {{{3, 4}, {4, 4}, {1, 4}}, 3, {.max_rows = 4}, 64, {3, 1, true, 0}},  /* nobody overtakes */
+        {{{8, 4}, {1, 4}}, 2, {.max_rows = 8}, 64, {8, 1, true, 0}},
+        {{{0, 4}, {1, 4}}, 2, {.max_rows = 8}, 64, {1, 2, false, 0}},
         {{{1, 4}, {1, 4}, {1, 4}, {1, 4}, {1, 4}},
          5,
          {.max_rows = 16, .preferred = four_eight, .n_preferred = 2},
          64,
-         {4, 4, true}},
+         {4, 4, true, 0}},
         {{{1, 4}, {1, 4}, {1, 4}},
          3,
          {.max_rows = 16, .preferred = four_eight, .n_preferred = 2},
          64,
-         {3, 3, false}},
+         {3, 3, false, 0}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        static struct queue queue;
+        static struct made queue;
         queue_make(&queue, rows[i].n, rows[i].dims);
-        struct batch_offer got = batch_offer(&rows[i].rules, &queue.calls[0], rows[i].max);
+        struct batch_offer got = batch_offer(&rows[i].rules, &queue.calls[0], rows[i].max, 0);
         if (got.rows != rows[i].want.rows || got.n_calls != rows[i].want.n_calls ||
             got.full != rows[i].want.full) {
             fail_msg("row %zu: %zu calls, %zu rows, full %d", i, got.n_calls, (size_t)got.rows,
@@ -85,7 +86,7 @@ static sluice_param text_param(const char *name, const char *value) {
 static void test_parameters_and_inputs_that_part_them(void **state) {
     (void)state;
     static const int64_t dims[2][2] = {{1, 4}, {1, 4}};
-    static struct queue queue;
+    static struct made queue;
     queue_make(&queue, 2, dims);
     struct call *a = &queue.calls[0], *b = &queue.calls[1];
     assert_true(batch_can_share(a, b));

@@ -31,6 +31,7 @@ static void finish(struct call *call) {
     if (call->queued_ns > 0) {
         statistics_count_call(&version->statistics, call);
     }
+    alarm_clear(worker_alarms(call->worker), &call->alarm);
     bool held = call->response.release != NULL;
     call->release_unrefs = held;
     call->done(call);
@@ -52,12 +53,15 @@ void call_answer(struct call *call) {
         return;
     }
     struct model_version *version = call->version;
+    if (version->scheduler.in_order) {
+        scheduler_send_in_order(&version->scheduler, call);
+        return;
+    }
     worker_post(call->worker, &call->msg);
     version_leave(version); /* the last that this thread touches of it */
 }
 
-/* Ends a call that the backend has never seen; response.error says why. */
-static void refuse(struct call *call) {
+void call_refuse(struct call *call) {
     call->finished_ns = clock_now_ns();
     finish(call);
 }
@@ -116,7 +120,9 @@ static void init(struct call *call, struct model_version *version) {
     call->response.cookie = NULL;
     call->queued_ns = call->started_ns = call->finished_ns = 0;
     call->computing_ns = call->computed_ns = 0;
-    call->next = call->prev = NULL;
+    call->next = call->prev = call->before = call->behind = NULL;
+    call->alarm = (struct alarm){0};
+    call->may_leave = false;
     call->msg = (struct worker_msg){.run = on_worker};
     call->on_worker = call->answered = call->release_unrefs = false;
     call->backend_release = NULL;
@@ -130,29 +136,21 @@ void call_submit(struct call *call, struct model_version *version) {
     init(call, version);
     struct error *err = &call->response.error;
     assert(worker_is_current(call->worker));
-    if (call_prepare(call, err) != ST_OK || !version_enter(version, err)) {
+    uint64_t now_ns = clock_now_ns();
+    if (call_admit(call, now_ns, err) != ST_OK || call_prepare(call, err) != ST_OK ||
+        !version_enter(version, err)) {
         call_move(call, CALL_ANSWERED);
-        refuse(call);
+        call_refuse(call);
         return;
     }
-    call->queued_ns = clock_now_ns();
+    call->queued_ns = now_ns;
     if (run_here(call)) {
         return;
     }
-    if (scheduler_push(&version->scheduler, call, err) != ST_OK) {
+    if (call_enqueue(call, err) != ST_OK) {
         call->queued_ns = 0;
         call_move(call, CALL_ANSWERED);
-        refuse(call);
-        version_leave(version);
-    }
-}
-
-void call_cancel(struct call *call) {
-    struct model_version *version = call->version;
-    atomic_store_explicit(&call->cancelled, true, memory_order_relaxed);
-    if (scheduler_remove(&version->scheduler, call)) {
-        error_set(&call->response.error, ST_CANCELLED, "the client went away while it waited");
-        refuse(call);
+        call_refuse(call);
         version_leave(version);
     }
 }

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "loop/worker.h"
+#include "model/policy.h"
 #include "model/repository.h"
 #include "sluice/backend.h"
 #include "tensor/infer.h"
@@ -40,9 +41,13 @@ struct call {
 
     /* the scheduler's own */
     struct model_version *version;
-    struct call *next, *prev; /* in the queue */
-    struct worker_msg msg;    /* brings the call back to its worker */
-    sluice_request abi;       /* the request as the backend sees it */
+    struct call *next, *prev;     /* in the queue */
+    struct patience patience;     /* how it waits there */
+    struct alarm alarm;           /* while it does: rings when its time is over */
+    struct call *before, *behind; /* among those whose answers leave in order */
+    bool may_leave;               /* it was answered, and goes when those before it have */
+    struct worker_msg msg;        /* brings the call back to its worker */
+    sluice_request abi;           /* the request as the backend sees it */
     size_t input_bytes;
     uint32_t instance; /* which executes, or executed, it */
     struct tensor

@@ -23,6 +23,17 @@ void call_move(struct call *call, enum call_state to);
  * Returns: ST_NO_MEMORY. Thread: the worker's, whose arena it is. */
 enum status call_prepare(struct call *call, struct error *err) __attribute__((warn_unused_result));
 
+/* How would it wait, if it has to? Fills call->patience.
+ * Returns: as policy_apply does. Thread: the worker's. */
+enum status call_admit(struct call *call, uint64_t now_ns, struct error *err)
+    __attribute__((warn_unused_result));
+/* Into the queue, from which an instance takes it, or call_cancel, or the end of its time.
+ * Returns: ST_QUEUE_FULL, ST_NO_MEMORY. Thread: the worker's. */
+enum status call_enqueue(struct call *call, struct error *err) __attribute__((warn_unused_result));
+/* Ends a call that the backend has never seen; response.error says why. It is gone afterwards.
+ * Thread: the worker's. */
+void call_refuse(struct call *call);
+
 /* The backend's last answer is in call->response (or an error is): brings the call back to its
  * worker. The call must not be touched after this. Thread: any. */
 void call_answer(struct call *call);

@@ -96,13 +96,13 @@ static struct instance *await_work(struct model_version *version, struct instanc
     struct scheduler *scheduler = &version->scheduler;
     lock_take(&scheduler->lock);
     for (;;) {
-        uint64_t until_ns;
-        bool due = scheduler_is_due(scheduler, clock_now_ns(), &until_ns);
+        uint64_t until_ns, now_ns = clock_now_ns();
+        bool due = scheduler_is_due(scheduler, INSTANCE_REQUESTS_MAX, now_ns, &until_ns);
         if (due && !held) {
             held = instance_claim(version);
         }
         if (due && held) {
-            *n = scheduler_take(scheduler, batch, INSTANCE_REQUESTS_MAX);
+            *n = scheduler_take(scheduler, batch, INSTANCE_REQUESTS_MAX, now_ns);
             break;
         }
         if (held) {

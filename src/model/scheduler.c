@@ -1,6 +1,5 @@
-/* First in, first out but for those who share a batch, under one lock. Whoever pushes wakes one
- * sleeping thread; threads that are awake look at the queue by themselves before they sleep, so a
- * burst costs one wake. */
+/* The queue of a version under one lock. Whoever pushes wakes one sleeping thread; threads that are
+ * awake look at the queue by themselves before they sleep, so a burst costs one wake. */
 #include "model/scheduler.h"
 
 #include <assert.h>
@@ -8,52 +7,92 @@
 #include "model/call_state.h"
 #include "model/version.h"
 
-void scheduler_init(struct scheduler *scheduler, size_t limit) {
-    *scheduler = (struct scheduler){.limit = limit};
+void scheduler_init(struct scheduler *scheduler) {
+    *scheduler = (struct scheduler){0};
     lock_init(&scheduler->lock);
     lock_cond_init(&scheduler->work);
 }
 
+enum status scheduler_configure(struct scheduler *scheduler, struct arena *arena,
+                                const struct model_config *config, uint64_t limit,
+                                struct error *err) {
+    scheduler->rules = (struct batch_rules){
+        .max_rows = config->max_batch_size,
+        .preferred = config->preferred_batch_sizes,
+        .n_preferred = config->n_preferred,
+    };
+    scheduler->in_order = config->preserve_ordering;
+    enum status st = policy_make(arena, config, limit, &scheduler->policy, err);
+    if (st == ST_OK) {
+        st = queue_init(&scheduler->queue, arena, scheduler->policy.n_levels, err);
+    }
+    return st;
+}
+
 void scheduler_fini(struct scheduler *scheduler) {
-    assert(scheduler->head == NULL);
+    assert(scheduler->queue.first == NULL && scheduler->first_out == NULL);
     lock_cond_fini(&scheduler->work);
     lock_fini(&scheduler->lock);
 }
 
-static void count(struct scheduler *scheduler, size_t n_queued) {
-    atomic_store_explicit(&scheduler->n_queued, n_queued, memory_order_seq_cst);
+/* ---- order ----------------------------------------------------------------------------------- */
+
+static void stand_in_order(struct scheduler *scheduler, struct call *call) {
+    call->before = scheduler->last_out;
+    call->behind = NULL;
+    if (scheduler->last_out) {
+        scheduler->last_out->behind = call;
+    } else {
+        scheduler->first_out = call;
+    }
+    scheduler->last_out = call;
 }
 
-static size_t counted(struct scheduler *scheduler) {
-    return atomic_load_explicit(&scheduler->n_queued, memory_order_relaxed);
+static void leave_order(struct scheduler *scheduler, struct call *call) {
+    if (call->before) {
+        call->before->behind = call->behind;
+    } else {
+        scheduler->first_out = call->behind;
+    }
+    if (call->behind) {
+        call->behind->before = call->before;
+    } else {
+        scheduler->last_out = call->before;
+    }
 }
 
-static void unlink_call(struct scheduler *scheduler, struct call *call) {
-    if (call->prev) {
-        call->prev->next = call->next;
-    } else {
-        scheduler->head = call->next;
+/* Sends all that wait for nobody any more. The lock is held, so that nobody else sends meanwhile.
+ * Returns: how many. */
+static size_t send_ready(struct scheduler *scheduler) {
+    size_t n = 0;
+    while (scheduler->first_out && scheduler->first_out->may_leave) {
+        struct call *call = scheduler->first_out;
+        leave_order(scheduler, call);
+        worker_post(call->worker, &call->msg);
+        n++;
     }
-    if (call->next) {
-        call->next->prev = call->prev;
-    } else {
-        scheduler->tail = call->prev;
-    }
-    call->next = call->prev = NULL;
-    count(scheduler, counted(scheduler) - 1);
+    return n;
 }
 
-static void append(struct scheduler *scheduler, struct call *call) {
-    call_move(call, CALL_QUEUED);
-    call->next = NULL;
-    call->prev = scheduler->tail;
-    if (scheduler->tail) {
-        scheduler->tail->next = call;
-    } else {
-        scheduler->head = call;
+static void leave_version(struct model_version *version, size_t n) {
+    for (; n > 0; n--) {
+        version_leave(version);
     }
-    scheduler->tail = call;
-    count(scheduler, counted(scheduler) + 1);
+}
+
+void scheduler_send_in_order(struct scheduler *scheduler, struct call *call) {
+    struct model_version *version = call->version;
+    lock_take(&scheduler->lock);
+    call->may_leave = true;
+    size_t n = send_ready(scheduler);
+    lock_drop(&scheduler->lock);
+    leave_version(version, n); /* the last that this thread touches of it */
+}
+
+/* ---- in and out ------------------------------------------------------------------------------ */
+
+static void count(struct scheduler *scheduler) {
+    atomic_store_explicit(&scheduler->n_queued, scheduler->queue.n, memory_order_seq_cst);
 }
 
 /* Instances that nobody runs on: as many of the calls in the queue only wait for a thread to wake
@@ -66,18 +105,28 @@ static size_t n_idle(struct model_version *version) {
     return n;
 }
 
-static bool is_full(struct scheduler *scheduler, struct model_version *version) {
-    size_t queued = counted(scheduler);
-    return scheduler->limit > 0 && queued >= scheduler->limit &&
-           queued - scheduler->limit >= n_idle(version);
+/* Is there no room for another call of that level? `waiting`: how many keep it out. */
+static bool is_full(struct scheduler *scheduler, const struct call *call, size_t *waiting) {
+    const struct policy *policy = &scheduler->policy;
+    size_t level = call->patience.level;
+    uint64_t own = policy->levels[level].max_size;
+    uint64_t limit = own > 0 ? own : policy->limit;
+    *waiting = own > 0 ? queue_at_level(&scheduler->queue, level) : scheduler->queue.n;
+    return limit > 0 && *waiting >= limit && *waiting - limit >= n_idle(call->version);
 }
 
 enum status scheduler_push(struct scheduler *scheduler, struct call *call, struct error *err) {
+    size_t waiting;
     lock_take(&scheduler->lock);
     assert(!scheduler->ending);
-    bool full = is_full(scheduler, call->version);
+    bool full = is_full(scheduler, call, &waiting);
     if (!full) {
-        append(scheduler, call);
+        call_move(call, CALL_QUEUED);
+        queue_add(&scheduler->queue, call);
+        count(scheduler);
+        if (scheduler->in_order) {
+            stand_in_order(scheduler, call);
+        }
     }
     lock_drop(&scheduler->lock);
     if (!full) {
@@ -87,62 +136,103 @@ enum status scheduler_push(struct scheduler *scheduler, struct call *call, struc
         return error_set(err, ST_QUEUE_FULL,
                          "the queue of model %s is full: %zu requests wait already (max_queue_size "
                          "in its configuration, or --max-queue-size)",
-                         tensor_name_print(call->version->plan.spec.name, name), scheduler->limit);
+                         tensor_name_print(call->version->plan.spec.name, name), waiting);
     }
     return ST_OK;
 }
 
+static bool is_queued(struct scheduler *scheduler, struct call *call) {
+    lock_assert_held(&scheduler->lock);
+    return call_state(call) == CALL_QUEUED;
+}
+
 bool scheduler_remove(struct scheduler *scheduler, struct call *call) {
+    struct model_version *version = call->version;
+    size_t n_sent = 0;
     lock_take(&scheduler->lock);
-    bool queued = call_state(call) == CALL_QUEUED;
+    bool queued = is_queued(scheduler, call);
     if (queued) {
-        unlink_call(scheduler, call);
+        queue_remove(&scheduler->queue, call);
+        count(scheduler);
         call_move(call, CALL_ANSWERED);
+        if (scheduler->in_order) {
+            leave_order(scheduler, call);
+            n_sent = send_ready(scheduler);
+        }
+    }
+    lock_drop(&scheduler->lock);
+    leave_version(version, n_sent);
+    return queued;
+}
+
+bool scheduler_yield(struct scheduler *scheduler, struct call *call) {
+    lock_take(&scheduler->lock);
+    bool queued = is_queued(scheduler, call);
+    if (queued) {
+        queue_remove(&scheduler->queue, call);
+        call->patience.yielded = true;
+        queue_add(&scheduler->queue, call);
     }
     lock_drop(&scheduler->lock);
     return queued;
 }
 
-bool scheduler_is_due(struct scheduler *scheduler, uint64_t now_ns, uint64_t *until_ns) {
+/* ---- taking ---------------------------------------------------------------------------------- */
+
+/* The first call whose time is not over: those before it are about to be dropped by their workers.
+ * Returns: NULL: there is none. */
+static struct call *first_in_time(struct scheduler *scheduler, uint64_t now_ns) {
     lock_assert_held(&scheduler->lock);
-    const struct call *head = scheduler->head;
+    struct call *call = scheduler->queue.first;
+    while (call && patience_is_over(&call->patience, now_ns)) {
+        call = call->next;
+    }
+    return call;
+}
+
+bool scheduler_is_due(struct scheduler *scheduler, size_t max, uint64_t now_ns,
+                      uint64_t *until_ns) {
+    const struct call *head = first_in_time(scheduler, now_ns);
     *until_ns = UINT64_MAX;
     if (!head) {
         return false;
     }
-    if (scheduler->rules.delay_ns == 0 || now_ns - head->queued_ns >= scheduler->rules.delay_ns ||
-        batch_offer(&scheduler->rules, head, SIZE_MAX).full) {
+    if (head->patience.linger_ns <= now_ns) {
         return true;
     }
-    *until_ns = head->queued_ns + scheduler->rules.delay_ns;
-    return false;
+    struct batch_offer offer = batch_offer(&scheduler->rules, head, max, now_ns);
+    *until_ns = offer.until_ns;
+    return offer.full || offer.until_ns <= now_ns;
 }
 
 static void take(struct scheduler *scheduler, struct call *call) {
-    unlink_call(scheduler, call);
+    queue_remove(&scheduler->queue, call);
     call_move(call, CALL_RUNNING);
 }
 
-size_t scheduler_take(struct scheduler *scheduler, struct call **batch, size_t max) {
-    lock_assert_held(&scheduler->lock);
-    struct call *head = scheduler->head;
+size_t scheduler_take(struct scheduler *scheduler, struct call **batch, size_t max,
+                      uint64_t now_ns) {
+    struct call *head = first_in_time(scheduler, now_ns);
     if (!head || max == 0) {
         return 0;
     }
-    size_t wanted = batch_offer(&scheduler->rules, head, max).n_calls, n = 0;
+    size_t wanted = batch_offer(&scheduler->rules, head, max, now_ns).n_calls, n = 0;
     struct call *call = head->next;
     take(scheduler, head);
     batch[n++] = head;
     while (n < wanted) { /* they are there: the offer was made under this same lock */
         struct call *next = call->next;
-        if (batch_can_share(head, call)) {
+        if (batch_takes(head, call, now_ns)) {
             take(scheduler, call);
             batch[n++] = call;
         }
         call = next;
     }
+    count(scheduler);
     return n;
 }
+
+/* ---- waking ---------------------------------------------------------------------------------- */
 
 void scheduler_wake(struct scheduler *scheduler) {
     lock_take(&scheduler->lock);
@@ -152,7 +242,7 @@ void scheduler_wake(struct scheduler *scheduler) {
 
 void scheduler_end(struct scheduler *scheduler) {
     lock_take(&scheduler->lock);
-    assert(scheduler->head == NULL);
+    assert(scheduler->queue.first == NULL);
     scheduler->ending = true;
     lock_wake_all(&scheduler->work);
     lock_drop(&scheduler->lock);

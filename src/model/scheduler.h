@@ -1,5 +1,6 @@
-/* The queue of a model version: calls that wait for an instance, in order of arrival, bounded. It
- * decides which calls an idle instance takes next; how they are run is instance.c's business. */
+/* Which calls an idle instance of a model version takes next. Those that wait stand in a queue
+ * (queue.h) under one lock; how they are run is instance.c's business, what becomes of those whose
+ * time is over call_queue.c's. */
 #ifndef SLUICE_MODEL_SCHEDULER_H
 #define SLUICE_MODEL_SCHEDULER_H
 
@@ -11,18 +12,30 @@
 #include "loop/lock.h"
 #include "model/batch.h"
 #include "model/call.h"
+#include "model/policy.h"
+#include "model/queue.h"
 
 struct scheduler {
+    /* set before calls come */
+    struct batch_rules rules;
+    struct policy policy;
+    bool in_order; /* answers leave in the order in which their calls were queued */
+
     struct lock lock;
     struct lock_cond work; /* calls or an instance may have become available, or the end */
-    struct call *head, *tail;
-    atomic_size_t n_queued;   /* changed under the lock; read by the path that wants to avoid it */
-    size_t limit;             /* of calls that wait while no instance is idle; 0: none */
-    struct batch_rules rules; /* set before calls come */
+    struct queue queue;
+    atomic_size_t n_queued; /* as the queue has; read by the path that wants to avoid the lock */
+    struct call *first_out, *last_out; /* in_order: queued and not yet on their way back */
     bool ending;
 };
 
-void scheduler_init(struct scheduler *scheduler, size_t limit);
+void scheduler_init(struct scheduler *scheduler);
+/* What the model's configuration, which is completed, came to. `limit`: how many requests may wait
+ * where the configuration does not say; 0: any number. Memory is in `arena`.
+ * Returns: ST_NO_MEMORY. */
+enum status scheduler_configure(struct scheduler *scheduler, struct arena *arena,
+                                const struct model_config *config, uint64_t limit,
+                                struct error *err) __attribute__((warn_unused_result));
 void scheduler_fini(struct scheduler *scheduler);
 
 /* Nobody waits? Thread: any; takes no lock. */
@@ -31,19 +44,26 @@ static inline bool scheduler_is_empty(struct scheduler *scheduler) {
     return atomic_load_explicit(&scheduler->n_queued, memory_order_seq_cst) == 0;
 }
 
-/* Puts the call at the end and wakes an instance. What an idle instance is about to take does not
- * count against the limit. Returns: ST_QUEUE_FULL. Thread: any. */
+/* Puts the call where its patience says and wakes an instance. What an idle instance is about to
+ * take does not count against a limit. Returns: ST_QUEUE_FULL. Thread: any. */
 enum status scheduler_push(struct scheduler *scheduler, struct call *call, struct error *err)
     __attribute__((warn_unused_result));
 /* Takes the call back. Returns: false when an instance has it already. Thread: any. */
 bool scheduler_remove(struct scheduler *scheduler, struct call *call);
-/* Is there something to be executed now, for an instance that is idle? A batch that could be larger
- * waits as long as the rules say. Returns: false with *until_ns, when to look again (UINT64_MAX:
- * when something is queued). The lock is held. */
-bool scheduler_is_due(struct scheduler *scheduler, uint64_t now_ns, uint64_t *until_ns);
-/* The calls to be executed together now, at most `max`, oldest first, each marked as running.
- * Returns: how many; 0 when none wait. The lock is held. */
-size_t scheduler_take(struct scheduler *scheduler, struct call **batch, size_t max);
+/* The call lets the others of its level pass. Returns: false when an instance has it already.
+ * Thread: any. */
+bool scheduler_yield(struct scheduler *scheduler, struct call *call);
+/* Is there something to be executed now, at most `max` calls together, for an instance that is
+ * idle? A batch that could be larger waits as long as its calls do. Returns: false with *until_ns,
+ * when to look again (UINT64_MAX: when something is queued). The lock is held. */
+bool scheduler_is_due(struct scheduler *scheduler, size_t max, uint64_t now_ns, uint64_t *until_ns);
+/* The calls to be executed together now, at most `max`, in the queue's order, each marked as
+ * running. Returns: how many; 0 when none wait whose time is not over. The lock is held. */
+size_t scheduler_take(struct scheduler *scheduler, struct call **batch, size_t max,
+                      uint64_t now_ns);
+/* An answered call goes back to its worker when those before it have: in_order. It must not be
+ * touched after this. Thread: any. */
+void scheduler_send_in_order(struct scheduler *scheduler, struct call *call);
 /* An instance became free although calls wait: wakes a thread for them. Thread: any. */
 void scheduler_wake(struct scheduler *scheduler);
 /* Threads that wait for work end. The queue is empty and stays so. */

@@ -112,9 +112,7 @@ static struct model_version *allocate(const struct version_options *options, str
         .directory = directory_of(options),
     };
     version->config.name = options->name;
-    uint64_t limit = options->config->queue.max_size > 0 ? options->config->queue.max_size
-                                                         : options->max_queue_size;
-    scheduler_init(&version->scheduler, limit > SIZE_MAX ? SIZE_MAX : (size_t)limit);
+    scheduler_init(&version->scheduler);
     pace_init(&version->pace);
     atomic_flag_clear(&version->shape_reported);
     atomic_init(&version->refs, 1);
@@ -132,22 +130,27 @@ static void destroy(struct model_version *version) {
     arena_free(version->arena);
 }
 
-/* What the configuration came to, for the scheduler. */
-static struct batch_rules rules_of(const struct model_config *config) {
-    bool long_delay = config->max_queue_delay_us > UINT64_MAX / 1000;
-    return (struct batch_rules){
-        .max_rows = config->max_batch_size,
-        .delay_ns = long_delay ? UINT64_MAX : config->max_queue_delay_us * 1000,
-        .preferred = config->preferred_batch_sizes,
-        .n_preferred = config->n_preferred,
-    };
+/* Where it runs. Answers that leave in order come from instances only: workers don't know of each
+ * other's. */
+static enum status choose_place(struct model_version *version, bool cheap, struct error *err) {
+    version->run_on = version->config.run_on;
+    if (version->config.preserve_ordering && version->run_on == RUN_ON_WORKER) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "preserve_ordering needs instances of their own: sluice.run_on must not "
+                         "be worker");
+    }
+    if (version->config.preserve_ordering) {
+        version->run_on = RUN_ON_INSTANCE;
+    } else if (version->run_on == RUN_AUTO && cheap) {
+        version->run_on = RUN_ON_WORKER;
+    }
+    return ST_OK;
 }
 
 static enum status open_instances(struct model_version *version, bool cheap, struct error *err) {
-    version->scheduler.rules = rules_of(&version->config);
-    version->run_on = version->config.run_on;
-    if (version->run_on == RUN_AUTO && cheap) {
-        version->run_on = RUN_ON_WORKER;
+    enum status st = choose_place(version, cheap, err);
+    if (st != ST_OK) {
+        return st;
     }
     version->instances =
         arena_calloc(version->arena, version->n_instances, sizeof(*version->instances));
@@ -155,8 +158,8 @@ static enum status open_instances(struct model_version *version, bool cheap, str
         return error_set(err, ST_NO_MEMORY, "out of memory for %zu instances",
                          version->n_instances);
     }
-    enum status st = statistics_open(&version->statistics, version->arena, version->n_instances,
-                                     version->config.max_batch_size, err);
+    st = statistics_open(&version->statistics, version->arena, version->n_instances,
+                         version->config.max_batch_size, err);
     if (st == ST_OK) {
         st = instances_open(version, err);
     }
@@ -183,6 +186,10 @@ enum status version_open(const struct version_options *options, struct model_ver
     }
     if (st == ST_OK && info.cheap && options->config->instance_count == 0) {
         version->n_instances = options->usable_cpus; /* one for each worker that comes by */
+    }
+    if (st == ST_OK) {
+        st = scheduler_configure(&version->scheduler, version->arena, &version->config,
+                                 options->max_queue_size, err);
     }
     if (st == ST_OK && options->opened) {
         st = options->opened(options->opened_cookie, version, err);
