@@ -1,7 +1,7 @@
 /* Starting and ending gRPC. */
 #include "cli/serve_grpc.h"
 
-#include "base/log.h"
+#include "cli/serve_guard.h"
 
 enum {
     /* What one connection may have sent that no method has asked for, and all its streams
@@ -34,25 +34,27 @@ static struct grpc_limits limits_of(const struct serve_settings *settings) {
     };
 }
 
-static enum status listen_on(struct serve_grpc *self, const char *text, struct address *bound,
-                             struct error *err) {
-    struct address address;
-    enum status st = address_parse(str_of(text), &address, err);
-    if (st == ST_OK) {
-        st = grpc_server_listen(self->server, &address, NULL, bound, err);
+static enum status listen_on(struct serve_grpc *self, const struct serve_settings *settings,
+                             const char *text, const struct tls_server *tls,
+                             struct serve_place *place, struct error *err) {
+    struct serve_scheme scheme = serve_grpc_scheme(settings);
+    enum status st = serve_place_parse(&scheme, text, place, err);
+    if (st != ST_OK) {
+        return st;
     }
+    struct address address = place->address;
+    st = grpc_server_listen(self->server, &address, place->tls ? tls : NULL, &place->address, err);
     if (st != ST_OK) {
         return error_prefix(err, "--grpc %s", text);
     }
-    char printed[ADDRESS_TEXT_BYTES];
-    log_event(LOG_INFO, "listening", LOG_TEXT_OF("grpc", address_print(bound, printed)));
+    serve_place_tell(settings, &scheme, place);
     return ST_OK;
 }
 
 enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings *settings,
                             struct repository *repository,
-                            const struct grpc_server_options *options, struct address *bound,
-                            struct error *err) {
+                            const struct grpc_server_options *options, const struct tls_server *tls,
+                            struct serve_place *bound, struct error *err) {
     size_t n = serve_grpc_addresses(settings);
     if (n == 0) {
         return ST_OK;
@@ -76,7 +78,7 @@ enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings
         st = grpc_server_new(&all, &self->server, err);
     }
     for (size_t i = 0; st == ST_OK && i < n; i++) {
-        st = listen_on(self, settings->grpc.items[i], &bound[i], err);
+        st = listen_on(self, settings, settings->grpc.items[i], tls, &bound[i], err);
     }
     return st;
 }

@@ -3,6 +3,7 @@
 #ifndef SLUICE_CLI_SERVE_GRPC_H
 #define SLUICE_CLI_SERVE_GRPC_H
 
+#include "cli/serve_place.h"
 #include "cli/settings.h"
 #include "net/grpc_server.h"
 #include "serve/grpc_api.h"
@@ -14,13 +15,14 @@ struct serve_grpc {
 
 /* How many addresses --grpc names. */
 size_t serve_grpc_addresses(const struct serve_settings *settings);
-/* Makes the server and listens on each address; `bound` (serve_grpc_addresses of them) gets the
- * real ones. `options` are the server's, without limits and methods. Returns: why it can't be; what
+/* Makes the server and listens on each address, with `tls` where it is spoken; `bound`
+ * (serve_grpc_addresses of them) gets the real ones. `options` are the server's, without limits and methods. Returns: why it can't be; what
  * was made until then is for serve_grpc_free. */
 enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings *settings,
                             struct repository *repository,
-                            const struct grpc_server_options *options, struct address *bound,
-                            struct error *err) __attribute__((warn_unused_result));
+                            const struct grpc_server_options *options, const struct tls_server *tls,
+                            struct serve_place *bound, struct error *err)
+    __attribute__((warn_unused_result));
 /* Clients are told to go elsewhere. */
 void serve_grpc_drain(struct serve_grpc *self);
 /* The models have loaded: tells those who watch. */

@@ -17,16 +17,13 @@ static bool is_local(const struct address *address) {
 }
 
 /* As `sluice infer` takes it. */
-static const char *http_url(struct arena *arena, const struct address *address) {
+static const char *url_of(struct arena *arena, const struct serve_scheme *scheme,
+                          const struct serve_place *place) {
     char text[ADDRESS_TEXT_BYTES];
-    address_print(address, text);
-    return arena_printf(arena, "%s%s", is_local(address) ? "http+" : "http://", text).ptr;
-}
-
-static const char *grpc_url(struct arena *arena, const struct address *address) {
-    char text[ADDRESS_TEXT_BYTES];
-    address_print(address, text);
-    return arena_printf(arena, "%s%s", is_local(address) ? "grpc+" : "grpc://", text).ptr;
+    address_print(&place->address, text);
+    return arena_printf(arena, "%s%s%s", place->tls ? scheme->tls : scheme->plain,
+                        is_local(&place->address) ? "+" : "://", text)
+        .ptr;
 }
 
 /* As --mip takes it, with the real port. */
@@ -66,6 +63,7 @@ static enum status start_http(struct serve_listeners *self, struct repository *r
         .max_body_bytes = settings->max_body_size,
         .server_name = settings->server_id,
         .server_version = SLUICE_VERSION,
+        .keys = self->guard.keys,
     };
     struct http_server_options options = {.limits = limits_of(settings),
                                           .budget = &self->budget,
@@ -79,17 +77,20 @@ static enum status start_http(struct serve_listeners *self, struct repository *r
 
 static enum status listen_http(struct serve_listeners *self, const char *text,
                                struct serve_address *out, struct error *err) {
-    struct address address;
-    enum status st = address_parse(str_of(text), &address, err);
-    if (st == ST_OK) {
-        st = http_server_listen(self->http, &address, NULL, &out->address, err);
+    struct serve_scheme scheme = serve_http_scheme(self->settings);
+    struct serve_place place;
+    enum status st = serve_place_parse(&scheme, text, &place, err);
+    if (st != ST_OK) {
+        return st;
     }
+    const struct tls_server *tls = place.tls ? self->guard.http_tls : NULL;
+    st = http_server_listen(self->http, &place.address, tls, &out->address, err);
     if (st != ST_OK) {
         return error_prefix(err, "--http %s", text);
     }
-    char printed[ADDRESS_TEXT_BYTES];
-    log_event(LOG_INFO, "listening", LOG_TEXT_OF("http", address_print(&out->address, printed)));
-    out->url = http_url(self->arena, &out->address);
+    place.address = out->address;
+    serve_place_tell(self->settings, &scheme, &place);
+    out->url = url_of(self->arena, &scheme, &place);
     return out->url ? ST_OK : no_memory(err);
 }
 
@@ -110,16 +111,20 @@ static enum status open_grpc(struct serve_listeners *self, struct repository *re
     struct grpc_server_options options = {.budget = &self->budget,
                                           .workers = threads->workers,
                                           .n_workers = threads->n_workers,
-                                          .acceptor = threads->main};
-    struct address *bound = arena_calloc(self->arena, n, sizeof(*bound));
-    if (!bound) {
+                                          .acceptor = threads->main,
+                                          .admit = keys_admit_grpc,
+                                          .admit_context = self->guard.keys};
+    struct serve_scheme scheme = serve_grpc_scheme(self->settings);
+    struct serve_place *places = arena_calloc(self->arena, n, sizeof(*places));
+    if (!places) {
         return no_memory(err);
     }
-    enum status st = serve_grpc_open(&self->grpc, self->settings, repository, &options, bound, err);
+    enum status st = serve_grpc_open(&self->grpc, self->settings, repository, &options,
+                                     self->guard.grpc_tls, places, err);
     for (size_t i = 0; st == ST_OK && i < n; i++) {
         struct serve_address *out = &self->addresses[self->settings->http.n + i];
-        out->address = bound[i];
-        out->url = grpc_url(self->arena, &bound[i]);
+        out->address = places[i].address;
+        out->url = url_of(self->arena, &scheme, &places[i]);
         st = out->url ? ST_OK : no_memory(err);
     }
     return st;
@@ -166,7 +171,11 @@ enum status serve_listeners_open(struct serve_listeners *self,
         self->n_addresses = 0;
         return no_memory(err);
     }
-    enum status st = open_http(self, repository, threads, err);
+    enum status st = serve_guard_open(&self->guard, settings, err);
+    if (st == ST_OK) {
+        serve_guard_watch(&self->guard, settings, threads->main);
+        st = open_http(self, repository, threads, err);
+    }
     if (st == ST_OK) {
         st = open_grpc(self, repository, threads, err);
     }
@@ -220,7 +229,8 @@ void serve_listeners_stop(struct serve_listeners *self, void (*stopped)(void *co
                           void *cookie) {
     self->stopped = stopped;
     self->cookie = cookie;
-    self->n_stopping = 1; /* this call itself */
+    self->n_stopping = 2; /* this call itself, and the guard */
+    serve_guard_stop(&self->guard, on_stopped, self);
     if (self->http) {
         self->n_stopping++;
         http_server_stop(self->http, on_stopped, self);
@@ -254,5 +264,6 @@ void serve_listeners_free(struct serve_listeners *self) {
     http_server_free(self->http);
     serve_grpc_free(&self->grpc);
     serve_mip_free(&self->mip);
+    serve_guard_free(&self->guard);
     arena_free(self->arena);
 }

@@ -4,6 +4,7 @@
 #define SLUICE_CLI_SERVE_LISTENERS_H
 
 #include "cli/serve_grpc.h"
+#include "cli/serve_guard.h"
 #include "cli/serve_mip.h"
 #include "net/http_server.h"
 #include "serve/http_api.h"
@@ -18,6 +19,7 @@ struct serve_listeners {
     const struct serve_settings *settings;
     struct arena *arena;
     struct net_budget budget;
+    struct serve_guard guard;
     struct http_api http_api;
     struct http_server *http;
     struct serve_grpc grpc;

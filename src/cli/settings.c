@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/serve_guard.h"
 #include "loop/cpus.h"
 #include "net/address.h"
 #include "serve/mip_target.h"
@@ -46,9 +47,13 @@ static const struct option_hint hints[] = {
     {"allow-metrics", "they are at /metrics of each --http address"},
     {"metrics-address", "they are at /metrics of each --http address"},
     {"metrics-port", "they are at /metrics of each --http address"},
-    {"allow-grpc", "there is no gRPC yet"},
-    {"grpc-address", "there is no gRPC yet"},
-    {"grpc-port", "there is no gRPC yet"},
+    {"allow-grpc", "gRPC is served wherever --grpc says; --grpc none turns it off"},
+    {"grpc-address", "write --grpc HOST:PORT"},
+    {"grpc-port", "write --grpc HOST:PORT"},
+    {"grpc-use-ssl", "a certificate turns it on: --grpc-tls-cert FILE --grpc-tls-key FILE"},
+    {"grpc-use-ssl-mutual", "--grpc-tls-client-ca FILE turns it on"},
+    {"http-restricted-api", "write --keys FILE"},
+    {"grpc-restricted-protocol", "write --keys FILE"},
     {"backend-config", "a backend's settings are `parameters` of config.pbtxt"},
     {"load-model", "name the model's path as an argument"},
     {"model-control-mode", "models are loaded at the start, and not later"},
@@ -150,13 +155,14 @@ static enum status resolve_dirs(struct serve_settings *out, struct arena *arena,
 
 /* That they can be listened on is found out later; `--check` finds what is no address at all. */
 static enum status check_addresses(const struct serve_settings *settings, struct error *err) {
-    struct address address;
-    enum status st = ST_OK;
+    struct serve_scheme scheme = serve_http_scheme(settings);
+    struct serve_place place;
+    enum status st = serve_guard_check(settings, err);
     for (size_t i = 0; i < settings->http.n && st == ST_OK; i++) {
-        st = address_parse(str_of(settings->http.items[i]), &address, err);
+        st = serve_place_parse(&scheme, settings->http.items[i], &place, err);
     }
     if (st != ST_OK) {
-        return error_prefix(err, "--http");
+        return st;
     }
     struct mip_target target;
     for (size_t i = 0; i < settings->mip.n && st == ST_OK; i++) {

@@ -69,9 +69,9 @@ static bool is_sendable(struct str key) {
 static enum status key_read(const struct doc_node *node, struct secret_digest *out,
                             struct error *err) {
     struct str text = {NULL, 0};
-    enum status st = doc_read_str(node, &text, err);
-    if (st != ST_OK) {
-        return st;
+    if (doc_read_str(node, &text, NULL) != ST_OK) { /* its own sentence would show the key */
+        return doc_error(node, err,
+                         "expected text; a key that looks like something else goes in quotes");
     }
     if (str_starts(text, str_of(HASHED))) {
         struct str hex = str_make(text.ptr + sizeof(HASHED) - 1, text.len - sizeof(HASHED) + 1);

@@ -1,0 +1,43 @@
+/* What stands before the listeners: TLS and keys, and the timer that looks whether their files have
+ * changed. All of it is off where no setting asks for it. */
+#ifndef SLUICE_CLI_SERVE_GUARD_H
+#define SLUICE_CLI_SERVE_GUARD_H
+
+#include "cli/serve_place.h"
+#include "cli/settings.h"
+#include "loop/worker.h"
+#include "net/tls_server.h"
+#include "serve/keys.h"
+
+struct serve_guard {
+    struct tls_server *http_tls, *grpc_tls; /* NULL: no certificate */
+    struct keys *keys;                      /* NULL: no keys */
+    uv_timer_t timer;
+    bool timing;
+    void (*closed)(void *cookie);
+    void *cookie;
+};
+
+/* What --http and --grpc are read by. */
+struct serve_scheme serve_http_scheme(const struct serve_settings *settings);
+struct serve_scheme serve_grpc_scheme(const struct serve_settings *settings);
+/* Do the settings of TLS and keys fit together? Returns: ST_BAD_CONFIG. */
+enum status serve_guard_check(const struct serve_settings *settings, struct error *err)
+    __attribute__((warn_unused_result));
+/* Reads all files, into zeroed memory. Returns: why one can't be used, with its setting. Owns:
+ * serve_guard_free, also after a failure. */
+enum status serve_guard_open(struct serve_guard *self, const struct serve_settings *settings,
+                             struct error *err) __attribute__((warn_unused_result));
+/* From now on the files are looked at again, on the main loop. */
+void serve_guard_watch(struct serve_guard *self, const struct serve_settings *settings,
+                       struct worker *main);
+/* One listens there: says so in the log, and warns where it is without TLS for all the world to
+ * hear though the server has it. */
+void serve_place_tell(const struct serve_settings *settings, const struct serve_scheme *scheme,
+                      const struct serve_place *place);
+/* Closes the timer; `closed` follows, at once where there is none. */
+void serve_guard_stop(struct serve_guard *self, void (*closed)(void *cookie), void *cookie);
+/* After the servers are freed. */
+void serve_guard_free(struct serve_guard *self);
+
+#endif
