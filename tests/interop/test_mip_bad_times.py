@@ -1,6 +1,6 @@
-"""MIP when things go badly: peers that are slow or don't read, models that are loading or gone, the end
-in the middle of everything, and pictures that are damaged or far too large. Others are served
-meanwhile, and when it is over nothing is in flight or held."""
+"""MIP when things go badly: peers that are slow or don't read, the end in the middle of everything, and
+pictures that are damaged or far too large. Others are served meanwhile, and when it is over nothing is
+in flight or held."""
 import io
 import os
 import shutil
@@ -26,11 +26,6 @@ SOON = "300ms"
 
 def is_served(url):
     assert mip.infer(url, [PAIR]) == [[[4.0, 6.0]]]
-
-
-def reasons(running):
-    """What the log says of the packets that were refused."""
-    return [line["reason"] for line in running.log_lines() if "code" in line]
 
 
 # ---- slow peers ----------------------------------------------------------------------------------
@@ -141,45 +136,6 @@ def test_answers_wait_for_who_reads_late(start_server, repositories):
     running.wait_at_rest()
 
 
-# ---- models that are not there -------------------------------------------------------------------
-
-def listening(running):
-    """It listens before its models are loaded; the log says where."""
-    def urls():
-        return [line["mip"] for line in running.log_lines() if "mip" in line]
-    running.wait_for(urls, "a listener")
-    return urls()[0]
-
-
-def test_a_model_that_is_loading(start_server, gate):  # noqa: F811
-    """Pings are answered, what is malformed is refused for that, and an inference says INTERNAL; the
-    connection stays for when it has loaded."""
-    running = start_server(*gate.args, "--mip", "tcp://127.0.0.1:0=gated", wait="listening")
-    one = mip.infer_request([[mip.as_json([1])]])
-    with mip.Connection(listening(running)) as connection:
-        for _ in range(3):
-            connection.ping()
-            assert connection.refusal(one) == "INTERNAL"
-            assert connection.refusal(mip.infer_request([[mip.as_json([1])]], batch=2)) == "SHAPE"
-        assert any("gated" in reason for reason in reasons(running))
-        gate.open()
-        running.wait_ready()
-        assert connection.refusal(one) == "INTERNAL"  # this backend refuses everything
-        assert reasons(running)[-1] == "nothing behind the gate"
-    running.wait_at_rest()
-
-
-def test_the_end_while_a_model_is_loading(start_server, gate):  # noqa: F811
-    running = start_server(*gate.args, "--mip", "tcp://127.0.0.1:0=gated", "--drain-timeout", SOON,
-                           wait="listening")
-    with mip.Connection(listening(running)) as connection:
-        connection.ping()
-        connection.send(GOOD[:20])
-        running.signal(signal.SIGTERM)
-        gate.open()
-        assert running.wait_exit() == 0
-
-
 # ---- the end in the middle of it -----------------------------------------------------------------
 
 def write_slow(folder):
@@ -206,8 +162,10 @@ def test_a_drain_in_every_state(start_server, tmp_path):
     connections = {name: mip.Connection(url) for name in sent}
     for name, data in sent.items():
         connections[name].send(data)
-    metrics.wait_until(running.address, lambda n: n["sluice_requests_in_flight"] >= 4,
-                       "packets under way")
+    metrics.wait_until(running.address, lambda numbers: all((
+        numbers["sluice_requests_in_flight"] == 4,  # besides three packets, the one that asks
+        numbers['sluice_mip_errors_total{code="METHOD"}'] == 1,
+        numbers['sluice_mip_errors_total{code="PROTOCOL"}'] == 1)), "packets under way")
     running.signal(signal.SIGTERM)
     assert connections["whole"].read_inference(1, 2) == [[(mip.JSON, b"[1.0,2.0]")]] * 2
     connections["whole"].read_end()
@@ -230,6 +188,19 @@ def test_a_drain_is_over_in_time(start_server, tmp_path):
         metrics.wait_until(running.address, lambda n: n["sluice_requests_in_flight"] == 2,
                            "a packet under way")
         running.signal(signal.SIGTERM)
+        assert running.wait_exit() == 0
+
+
+def test_the_end_while_a_model_is_loading(start_server, gate):  # noqa: F811
+    running = start_server(*gate.args, "--mip", "tcp://127.0.0.1:0=gated", "--drain-timeout", SOON,
+                           wait="listening")
+    running.wait_for(lambda: any("mip" in line for line in running.log_lines()), "a MIP listener")
+    url, = [line["mip"] for line in running.log_lines() if "mip" in line]
+    with mip.Connection(url) as connection:
+        connection.ping()
+        connection.send(GOOD[:20])
+        running.signal(signal.SIGTERM)
+        gate.open()
         assert running.wait_exit() == 0
 
 
