@@ -123,8 +123,10 @@ static bool is_gone(const struct net_conn *conn) {
 /* A full buffer that is no plain body is work (many requests, or a text to decompress), and libuv
  * would read on at once: others have their turn first. */
 static void take_turns(struct net_conn *conn, ssize_t n_read) {
+    const struct net_protocol *protocol = conn->protocol;
     size_t n_bytes;
-    if (n_read == NET_READ_BYTES && conn->phase == NET_OPEN && !room(conn, &n_bytes)) {
+    if (n_read == NET_READ_BYTES && conn->phase == NET_OPEN && !room(conn, &n_bytes) &&
+        !(protocol->is_in_bulk && protocol->is_in_bulk(conn))) {
         net_shard_make_ready(conn->shard, conn);
     }
 }

@@ -161,6 +161,11 @@ static bool wants_to_read(const struct net_conn *net_conn) {
     return !conn->opened || grpc_session_wants_input(&conn->session);
 }
 
+static bool is_in_bulk(const struct net_conn *net_conn) {
+    const struct grpc_conn *conn = (const struct grpc_conn *)net_conn;
+    return conn->session.bulk_left >= NET_READ_BYTES;
+}
+
 /* ---- time and the end ------------------------------------------------------------------------ */
 
 static enum net_timeout timeout_of(const struct net_conn *net_conn, bool *keeps) {
@@ -233,6 +238,7 @@ const struct net_protocol grpc_protocol = {
     .is_idle = is_idle,
     .on_drain = on_drain,
     .on_sent = on_sent,
+    .is_in_bulk = is_in_bulk,
     .on_turn = on_turn,
     .on_tick = on_tick,
 };

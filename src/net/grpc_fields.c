@@ -1,7 +1,10 @@
 /* Lists of header fields. */
 #include "net/grpc_fields.h"
 
+#include <string.h>
+
 #include "base/buf.h"
+#include "base/checked.h"
 
 enum { FIRST_FIELDS = 16 };
 
@@ -20,6 +23,22 @@ static bool make_room(struct arena *arena, struct grpc_fields *fields) {
     return items != NULL;
 }
 
+/* A copy of both in one piece of the arena. */
+static struct grpc_field dup_field(struct arena *arena, struct str name, struct str value) {
+    struct grpc_field field = {{NULL, 0}, {NULL, 0}};
+    size_t n_bytes;
+    char *bytes = checked_add(name.len, value.len, &n_bytes) ? arena_alloc(arena, n_bytes) : NULL;
+    if (bytes) {
+        field =
+            (struct grpc_field){str_make(bytes, name.len), str_make(bytes + name.len, value.len)};
+        memcpy(bytes, name.ptr, name.len);
+        if (value.len > 0) {
+            memcpy(bytes + name.len, value.ptr, value.len);
+        }
+    }
+    return field;
+}
+
 /* Texts that lie in the arena; ptr NULL: there was no memory for them. */
 static bool append(struct arena *arena, struct grpc_fields *fields, struct grpc_field field) {
     if (!field.name.ptr || !field.value.ptr || !make_room(arena, fields)) {
@@ -34,8 +53,7 @@ bool grpc_fields_add(struct arena *arena, struct grpc_fields *fields, struct str
     if (fields->n == GRPC_MOST_FIELDS) {
         return false;
     }
-    struct grpc_field field = {arena_dup(arena, name), arena_dup(arena, value)};
-    return append(arena, fields, field);
+    return append(arena, fields, dup_field(arena, name, value));
 }
 
 enum status grpc_fields_decode(struct arena *arena, struct grpc_fields *fields, struct error *err) {

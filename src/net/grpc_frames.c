@@ -176,6 +176,7 @@ static int on_data(nghttp2_session *h2, uint8_t flags, int32_t id, const uint8_t
     nghttp2_session_consume_connection(h2, len);
     if (stream) {
         grpc_receive_data(stream, str_make((const char *)data, len));
+        session->bulk_left = grpc_receiver_left(&stream->in);
     }
     return 0;
 }

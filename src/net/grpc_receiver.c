@@ -201,6 +201,10 @@ enum status grpc_receiver_unstash(struct grpc_receiver *receiver, size_t *n_used
     return st;
 }
 
+uint64_t grpc_receiver_left(const struct grpc_receiver *receiver) {
+    return receiver->state == GRPC_RECEIVING_BODY ? receiver->in->body.left : 0;
+}
+
 size_t grpc_receiver_stop(struct grpc_receiver *receiver) {
     size_t n_kept = grpc_stash_bytes(&receiver->stash).len;
     receiver->state = GRPC_RECEIVING_END;

@@ -72,6 +72,8 @@ enum status grpc_receiver_keep_copy(struct grpc_receiver *receiver, struct str d
  * grpc_receiver_add. */
 enum status grpc_receiver_unstash(struct grpc_receiver *receiver, size_t *n_used, struct error *err)
     __attribute__((warn_unused_result));
+/* Returns: how many bytes of the message at hand are still to come, as far as that is known. */
+uint64_t grpc_receiver_left(const struct grpc_receiver *receiver);
 /* Nothing more is wanted: lets go of what is there. Returns: bytes that were kept. */
 size_t grpc_receiver_stop(struct grpc_receiver *receiver);
 

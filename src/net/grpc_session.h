@@ -124,6 +124,7 @@ struct grpc_session {
     size_t n_open;               /* of them, not closed */
     struct grpc_stream *heading; /* whose head is being read */
     size_t head_bytes;           /* of that head, or of trailers */
+    uint64_t bulk_left;          /* of the message to which bytes came last, still to come */
     struct h2_preface preface;
     struct h2_bucket control, resets;
     struct grpc_flight flight;

@@ -95,6 +95,8 @@ struct net_protocol {
     void (*on_drain)(struct net_conn *conn);
     /* What net_conn_send could not send at once has left, or never will. The phase may be any. */
     void (*on_sent)(struct net_conn *conn);
+    /* The next bytes are of a large body, which is no work: reading on holds nobody up. */
+    bool (*is_in_bulk)(const struct net_conn *conn);
     /* A turn ends. Returns: whether another one is wanted. */
     bool (*on_turn)(struct net_shard *shard);
     /* The shard's timer; net_shard_wake_at asks for it. */
