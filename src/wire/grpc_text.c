@@ -51,6 +51,9 @@ size_t grpc_timeout_print(uint64_t ns, char out[GRPC_TIMEOUT_BYTES]) {
 
 bool grpc_content_type_ok(struct str value) {
     struct str rest = value;
+    if (str_eq(value, STR("application/grpc"))) {
+        return true; /* what nearly all say */
+    }
     struct str type = str_trim(str_cut(&rest, ';'));
     return str_eq_nocase(type, STR("application/grpc")) ||
            str_eq_nocase(type, STR("application/grpc+proto"));
