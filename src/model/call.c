@@ -53,7 +53,7 @@ void call_answer(struct call *call) {
         return;
     }
     struct model_version *version = call->version;
-    if (version->scheduler.in_order) {
+    if (call->in_order) {
         scheduler_send_in_order(&version->scheduler, call);
         return;
     }
@@ -109,7 +109,7 @@ static bool run_here(struct call *call) {
     return true;
 }
 
-static void init(struct call *call, struct model_version *version) {
+void call_init(struct call *call, struct model_version *version) {
     call->version = version;
     call->response.error.status = ST_OK;
     call->response.error.text[0] = '\0';
@@ -122,7 +122,7 @@ static void init(struct call *call, struct model_version *version) {
     call->computing_ns = call->computed_ns = 0;
     call->next = call->prev = call->before = call->behind = NULL;
     call->alarm = (struct alarm){0};
-    call->may_leave = false;
+    call->in_order = call->may_leave = false;
     call->msg = (struct worker_msg){.run = on_worker};
     call->on_worker = call->answered = call->release_unrefs = false;
     call->backend_release = NULL;
@@ -133,7 +133,7 @@ static void init(struct call *call, struct model_version *version) {
 }
 
 void call_submit(struct call *call, struct model_version *version) {
-    init(call, version);
+    call_init(call, version);
     struct error *err = &call->response.error;
     assert(worker_is_current(call->worker));
     uint64_t now_ns = clock_now_ns();

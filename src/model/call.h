@@ -45,6 +45,7 @@ struct call {
     struct patience patience;     /* how it waits there */
     struct alarm alarm;           /* while it does: rings when its time is over */
     struct call *before, *behind; /* among those whose answers leave in order */
+    bool in_order;                /* it is one of those */
     bool may_leave;               /* it was answered, and goes when those before it have */
     struct worker_msg msg;        /* brings the call back to its worker */
     sluice_request abi;           /* the request as the backend sees it */

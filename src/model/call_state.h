@@ -19,6 +19,8 @@ enum {
  *     NEW or QUEUED → ANSWERED (refused, cancelled). */
 void call_move(struct call *call, enum call_state to);
 
+/* What a call is before anything has happened to it; what the front end sets is left alone. */
+void call_init(struct call *call, struct model_version *version);
 /* Makes `call->abi` from `call->request`, and room for the answer, all in the request's arena.
  * Returns: ST_NO_MEMORY. Thread: the worker's, whose arena it is. */
 enum status call_prepare(struct call *call, struct error *err) __attribute__((warn_unused_result));

@@ -40,6 +40,7 @@ void scheduler_fini(struct scheduler *scheduler) {
 static void stand_in_order(struct scheduler *scheduler, struct call *call) {
     call->before = scheduler->last_out;
     call->behind = NULL;
+    call->in_order = true;
     if (scheduler->last_out) {
         scheduler->last_out->behind = call;
     } else {

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "model/backend.h"
+#include "model/warmup.h"
 
 enum { STOP_POLL_NS = 1000000 };
 
@@ -163,11 +164,15 @@ static enum status open_instances(struct model_version *version, bool cheap, str
     if (st == ST_OK) {
         st = instances_open(version, err);
     }
+    if (st != ST_OK) {
+        return st;
+    }
+    st = warmup_run(version, err);
     if (st == ST_OK) {
         st = instances_start(version, err);
-        if (st != ST_OK) {
-            instances_close(version);
-        }
+    }
+    if (st != ST_OK) {
+        instances_close(version);
     }
     return st;
 }
