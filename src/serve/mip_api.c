@@ -62,8 +62,9 @@ static enum status check_counts(const struct mip_infer *infer, const struct mip_
         return ST_OK;
     }
     if (plan->n_required == spec->n_inputs) {
-        return error_set(err, ST_BAD_INPUTS, "model %s has %zu inputs, the packet %u",
-                         tensor_name_print(spec->name, name), spec->n_inputs, infer->n_inputs);
+        return error_set(err, ST_BAD_INPUTS, "model %s has %zu input%s, the packet %u",
+                         tensor_name_print(spec->name, name), spec->n_inputs,
+                         spec->n_inputs == 1 ? "" : "s", infer->n_inputs);
     }
     return error_set(err, ST_BAD_INPUTS,
                      "model %s has %zu inputs, of which the last %zu may be left out; the packet "

@@ -31,8 +31,12 @@ static enum status expected(struct str text, const char *why, struct error *err)
 static enum status parse_url(struct str url, struct address *out, struct error *err) {
     char text[ADDRESS_TEXT_BYTES];
     if (str_starts(url, str_of(TCP))) {
-        return address_parse(str_make(url.ptr + sizeof(TCP) - 1, url.len - (sizeof(TCP) - 1)), out,
-                             err);
+        struct str host = str_make(url.ptr + sizeof(TCP) - 1, url.len - (sizeof(TCP) - 1));
+        if (str_starts(host, STR("unix:"))) {
+            return error_set(err, ST_BAD_CONFIG, "\"%.*s\" is a socket with a path, not TCP's",
+                             STR_ARG(host));
+        }
+        return address_parse(host, out, err);
     }
     struct str path =
         str_make(url.ptr + sizeof(UNIX_SCHEME) - 1, url.len - (sizeof(UNIX_SCHEME) - 1));

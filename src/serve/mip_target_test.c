@@ -31,6 +31,7 @@ static const struct {
     {"tcp://127.0.0.1=m", NULL, NULL, NULL, "the port is missing"},
     {"tcp://127.0.0.1:99999=m", NULL, NULL, NULL, "from 0 to 65535"},
     {"tcp://example:1=m", NULL, NULL, NULL, "numeric address"},
+    {"tcp://unix:/run/x=m", NULL, NULL, NULL, "not TCP's"},
     {"unix://=m", NULL, NULL, NULL, "names no path"},
     {"unix:///"
      "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890"
