@@ -46,14 +46,6 @@ static enum status set_message(const struct client_request *request, struct benc
     return ST_OK;
 }
 
-static const enum v2_form *all_json(struct arena *arena, size_t n) {
-    enum v2_form *forms = arena_calloc(arena, n, sizeof(*forms));
-    for (size_t i = 0; forms && i < n; i++) {
-        forms[i] = V2_FORM_JSON;
-    }
-    return forms;
-}
-
 /* The arrays of an inference: inputs, and the outputs asked for. */
 static enum status fill_request(struct arena *arena, const struct bench_options *options,
                                 const struct bench_call *call, struct infer_request *out,
@@ -89,7 +81,7 @@ static enum status encode(struct arena *arena, const struct bench_options *optio
     enum status status = fill_request(arena, options, call, &request->infer, err);
     request->binary_default = options->form == BENCH_FORM_BINARY;
     if (status == ST_OK && options->form == BENCH_FORM_JSON) {
-        infer.forms = all_json(arena, call->n_inputs);
+        infer.forms = v2_forms_all(arena, call->n_inputs, V2_FORM_JSON);
         status = infer.forms ? ST_OK : no_memory(err);
     }
     if (status == ST_OK) {

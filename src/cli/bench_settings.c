@@ -2,11 +2,11 @@
  * together. */
 #include "cli/bench_settings.h"
 
-#include <inttypes.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/infer_mip_items.h"
 #include "cli/server_url.h"
 #include "cli/shell.h"
 
@@ -86,13 +86,7 @@ static enum status check_items(const struct bench_settings *settings, struct err
                          "there is nothing to send: give --image FILE, --text TEXT or --json-item "
                          "VALUE, or --ping");
     }
-    if (settings->mip && n % options->n_inputs != 0) {
-        return error_set(err, ST_BAD_CONFIG,
-                         "%zu items are no whole number of elements of %" PRIu64
-                         " inputs (--inputs)",
-                         n, options->n_inputs);
-    }
-    return ST_OK;
+    return settings->mip ? infer_items_check_count(n, options->n_inputs, err) : ST_OK;
 }
 
 /* Flags of the other protocol, or of inferences where there are pings. */

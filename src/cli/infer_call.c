@@ -206,16 +206,6 @@ static enum status add_params(struct arena *arena, const struct infer_settings *
     return status;
 }
 
-static enum status all_forms(struct arena *arena, size_t n, enum v2_form form,
-                             const enum v2_form **out, struct error *err) {
-    enum v2_form *forms = arena_calloc(arena, n, sizeof(*forms));
-    for (size_t i = 0; forms && i < n; i++) {
-        forms[i] = form;
-    }
-    *out = forms;
-    return forms ? ST_OK : no_memory(err);
-}
-
 enum status infer_call_make(struct arena *arena, const struct infer_settings *settings,
                             const struct model_spec *model, struct client_infer *out,
                             struct error *err) {
@@ -245,9 +235,7 @@ enum status infer_call_make(struct arena *arena, const struct infer_settings *se
     if (status == ST_OK) {
         status = add_params(arena, settings, &request->infer, err);
     }
-    if (status == ST_OK) {
-        status = all_forms(arena, settings->inputs.n,
-                           settings->binary ? V2_FORM_BINARY : V2_FORM_JSON, &out->forms, err);
-    }
-    return status;
+    out->forms =
+        v2_forms_all(arena, settings->inputs.n, settings->binary ? V2_FORM_BINARY : V2_FORM_JSON);
+    return status != ST_OK || out->forms ? status : no_memory(err);
 }

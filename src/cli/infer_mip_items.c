@@ -2,6 +2,7 @@
  * here, where the message can name the source. */
 #include "cli/infer_mip_items.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/utf8.h"
@@ -19,6 +20,15 @@ struct item_kind {
     const struct option_texts *texts;
     size_t next; /* of `texts`: not taken yet */
 };
+
+enum status infer_items_check_count(size_t n_items, uint64_t n_inputs, struct error *err) {
+    if (n_items % n_inputs == 0) {
+        return ST_OK;
+    }
+    return error_set(err, ST_BAD_CONFIG,
+                     "%zu item%s no whole number of elements of %" PRIu64 " inputs (--inputs)",
+                     n_items, n_items == 1 ? " is" : "s are", n_inputs);
+}
 
 static enum status check_text(struct str data, struct error *err) {
     size_t good = utf8_valid_prefix(data.ptr, data.len);

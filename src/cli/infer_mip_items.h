@@ -22,6 +22,9 @@ struct infer_item_flags {
     uint64_t n_inputs, max_input_size;
 };
 
+/* Do so many items make whole elements of `n_inputs` each? Returns: ST_BAD_CONFIG. */
+enum status infer_items_check_count(size_t n_items, uint64_t n_inputs, struct error *err)
+    __attribute__((warn_unused_result));
 /* Reads the sources. Returns: ST_BAD_CONFIG for what can't be an item: text that is not UTF-8, JSON
  * that is not, an empty picture; what file_read returns; each naming flag and source. Owns: in
  * `arena`, argv. */

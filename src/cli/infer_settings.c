@@ -2,11 +2,11 @@
  * together. */
 #include "cli/infer_settings.h"
 
-#include <inttypes.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/infer_mip_items.h"
 #include "cli/server_url.h"
 
 static const struct option options[] = {
@@ -115,18 +115,13 @@ static enum status check_mip(const struct infer_settings *settings, struct error
             err, ST_BAD_CONFIG,
             "there is nothing to send: give --image FILE, --text TEXT or --json VALUE");
     }
-    if (n_items % settings->n_inputs != 0) {
-        return error_set(err, ST_BAD_CONFIG,
-                         "%zu items are no whole number of elements of %" PRIu64
-                         " inputs (--inputs)",
-                         n_items, settings->n_inputs);
-    }
-    if (settings->format == INFER_FORMAT_NPY) {
+    enum status status = infer_items_check_count(n_items, settings->n_inputs, err);
+    if (status == ST_OK && settings->format == INFER_FORMAT_NPY) {
         return error_set(err, ST_BAD_CONFIG,
                          "--format npy is for HTTP: the outputs of MIP are no tensors; use json or "
                          "raw");
     }
-    return ST_OK;
+    return status;
 }
 
 static enum status check_files(const struct infer_settings *settings, struct error *err) {

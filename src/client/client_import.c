@@ -97,14 +97,6 @@ static enum status import_outputs(struct arena *arena, const sluice_infer_reques
     return ST_OK;
 }
 
-static const enum v2_form *all_json(struct arena *arena, size_t n) {
-    enum v2_form *forms = arena_calloc(arena, n, sizeof(*forms));
-    for (size_t i = 0; forms && i < n; i++) {
-        forms[i] = V2_FORM_JSON;
-    }
-    return forms;
-}
-
 enum status client_infer_import(struct arena *arena, const sluice_infer_request *request,
                                 struct client_infer *out, struct error *err) {
     struct v2_request *made = arena_calloc(arena, 1, sizeof(*made));
@@ -133,7 +125,7 @@ enum status client_infer_import(struct arena *arena, const sluice_infer_request 
         status = import_params(arena, request, &made->infer.params, err);
     }
     if (status == ST_OK && request->form == SLUICE_FORM_JSON) {
-        out->forms = all_json(arena, request->n_inputs);
+        out->forms = v2_forms_all(arena, request->n_inputs, V2_FORM_JSON);
         status = out->forms ? ST_OK : no_memory(err);
     }
     return status;

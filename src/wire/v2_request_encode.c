@@ -10,6 +10,14 @@
 
 enum { FIRST_BYTES = 448 };
 
+const enum v2_form *v2_forms_all(struct arena *arena, size_t n, enum v2_form form) {
+    enum v2_form *forms = arena_calloc(arena, n, sizeof(*forms));
+    for (size_t i = 0; forms && i < n; i++) {
+        forms[i] = form;
+    }
+    return forms;
+}
+
 static bool is_json(const enum v2_form *forms, size_t i) {
     return forms && forms[i] == V2_FORM_JSON;
 }

@@ -5,6 +5,9 @@
 
 #include "wire/v2_request.h"
 
+/* `n` times the same form, in `arena`. Returns: NULL when out of memory. */
+const enum v2_form *v2_forms_all(struct arena *arena, size_t n, enum v2_form form);
+
 struct v2_request_body {
     struct str json;            /* empty for a raw request */
     const struct piece *pieces; /* the JSON first, then the binary inputs in order */

@@ -216,7 +216,7 @@ def test_nobody_there_and_nobody_answers(infer):
     (["--text", "a", "--raw"], 2, "--raw is for HTTP"),
     (["--text", "a", "--model-version", "1"], 2, "--model-version is for HTTP"),
     (["--text", "a", "--format", "npy", "-o", "f"], 2, "no tensors"),
-    (["--text", "a", "--inputs", "2"], 2, "1 items are no whole number of elements of 2 inputs"),
+    (["--text", "a", "--inputs", "2"], 2, "1 item is no whole number of elements of 2 inputs"),
     (["--text", "a", "--inputs", "256"], 2, "from 1 to 255"),
     (["--json", "{'a': 1}"], 1, "malformed JSON"),
     (["--json", "@c.jsn"], 1, "c.jsn: No such file"),
