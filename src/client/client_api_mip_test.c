@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "client/test_expect.h"
 #include "client/test_server.h"
 #include "sluice/client.h"
 
@@ -31,10 +32,7 @@ static sluice_client *open_client(const char *url) {
 }
 
 static void expect(sluice_client_status is, sluice_client_status status, const char *says) {
-    if (is != status ||
-        (status != SLUICE_CLIENT_OK && (error.status != status || !strstr(error.text, says)))) {
-        fail_msg("expected %d \"%s\", got %d \"%s\"", (int)status, says, (int)is, error.text);
-    }
+    test_expect(&error, is, status, says);
 }
 
 static const sluice_mip_item item = {SLUICE_MIP_TEXT, "hello", 5};

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "client/test_expect.h"
 #include "client/test_peer.h"
 
 static struct peer peer;
@@ -28,10 +29,7 @@ static void close_client(void) {
 
 /* A status with its error filled: nothing of what was there before is left. */
 static void expect(sluice_client_status is, sluice_client_status status, const char *says) {
-    if (is != status ||
-        (status != SLUICE_CLIENT_OK && (error.status != status || !strstr(error.text, says)))) {
-        fail_msg("expected %d \"%s\", got %d \"%s\"", (int)status, says, (int)is, error.text);
-    }
+    test_expect(&error, is, status, says);
     memset(&error, 0x55, sizeof(error));
 }
 

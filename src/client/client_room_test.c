@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "client/test_expect.h"
 #include "client/test_peer.h"
 #include "wire/mip_packet.h"
 
@@ -32,10 +33,7 @@ static void close_client(void) {
 }
 
 static void expect(sluice_client_status is, sluice_client_status status, const char *says) {
-    if (is != status ||
-        (status != SLUICE_CLIENT_OK && (error.status != status || !strstr(error.text, says)))) {
-        fail_msg("expected %d \"%s\", got %d \"%s\"", (int)status, says, (int)is, error.text);
-    }
+    test_expect(&error, is, status, says);
 }
 
 static void accept_request(void) {
