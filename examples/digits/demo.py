@@ -28,7 +28,7 @@ class Server:
         ready = pathlib.Path(self.folder.name, "ready")
         self.child = subprocess.Popen(
             [program, "serve", f"digits={model}", "--http", "127.0.0.1:0", "--grpc", "none",
-             "--ready-file", ready, "--log-level", "warning"])
+             "--metrics", "none", "--ready-file", ready, "--log-level", "warning"])
         end = time.monotonic() + 60
         while not ready.exists():
             if self.child.poll() is not None or time.monotonic() > end:

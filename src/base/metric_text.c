@@ -179,10 +179,13 @@ static void end_bucket(struct metric_text *text, uint64_t below) {
 
 void metric_text_distribution(struct metric_text *text, struct str labels,
                               const struct metric_distribution *distribution, enum metric_unit unit,
-                              unsigned n_bounds) {
+                              unsigned first, unsigned last) {
     uint64_t below = 0;
-    for (unsigned i = 0; i < n_bounds && i < METRIC_BOUNDS; i++) {
+    for (unsigned i = 0; i <= last && i < METRIC_BOUNDS; i++) {
         below += distribution->buckets[i];
+        if (i < first) {
+            continue;
+        }
         begin_bucket(text, labels);
         add_bound(text->out, i, unit);
         end_bucket(text, below);

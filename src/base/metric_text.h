@@ -44,10 +44,10 @@ void metric_text_begin(struct metric_text *text, struct str name, enum metric_ki
 void metric_text_i64(struct metric_text *text, struct str labels, int64_t value);
 void metric_text_u64(struct metric_text *text, struct str labels, uint64_t value);
 void metric_text_f64(struct metric_text *text, struct str labels, double value);
-/* All samples of a histogram, with the first `n_bounds` of the bounds and the infinite one. */
+/* All samples of a histogram, with the bounds from `first` to `last` and the infinite one. */
 void metric_text_distribution(struct metric_text *text, struct str labels,
                               const struct metric_distribution *distribution, enum metric_unit unit,
-                              unsigned n_bounds);
+                              unsigned first, unsigned last);
 /* After the last family. */
 void metric_text_end(struct metric_text *text);
 

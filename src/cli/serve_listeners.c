@@ -64,6 +64,7 @@ static enum status start_http(struct serve_listeners *self, struct repository *r
         .server_name = settings->server_id,
         .server_version = SLUICE_VERSION,
         .keys = self->guard.keys,
+        .metrics = &self->admin.metrics,
     };
     struct http_server_options options = {.limits = limits_of(settings),
                                           .budget = &self->budget,
@@ -146,9 +147,31 @@ static enum status open_mip(struct serve_listeners *self, struct repository *rep
     enum status st =
         serve_mip_open(&self->mip, self->settings, repository, &options, self->arena, bound, err);
     for (size_t i = 0; st == ST_OK && i < n; i++) {
-        struct serve_address *out = &self->addresses[self->n_addresses - n + i];
+        size_t before = self->settings->http.n + serve_grpc_addresses(self->settings);
+        struct serve_address *out = &self->addresses[before + i];
         out->address = bound[i];
         out->url = mip_url(self->arena, &bound[i], &self->mip.targets[i]);
+        st = out->url ? ST_OK : no_memory(err);
+    }
+    return st;
+}
+
+/* ---- metrics --------------------------------------------------------------------------------- */
+
+static enum status open_admin(struct serve_listeners *self, struct repository *repository,
+                              const struct serve_threads *threads, struct error *err) {
+    struct http_limits limits = limits_of(self->settings);
+    enum status st =
+        serve_admin_open(&self->admin, self->settings, &limits, repository, threads->main, err);
+    if (st == ST_OK && self->admin.server) {
+        struct serve_address *out = &self->addresses[self->n_addresses - 1];
+        char text[ADDRESS_TEXT_BYTES];
+        out->address = self->admin.address;
+        out->url =
+            arena_printf(self->arena, "%s%s%s", is_local(&out->address) ? "http+" : "http://",
+                         address_print(&out->address, text),
+                         is_local(&out->address) ? "" : "/metrics")
+                .ptr;
         st = out->url ? ST_OK : no_memory(err);
     }
     return st;
@@ -163,7 +186,8 @@ enum status serve_listeners_open(struct serve_listeners *self,
     self->settings = settings;
     self->budget.body_memory_bytes = settings->body_memory;
     self->budget.max_connections = settings->max_connections;
-    self->n_addresses = settings->http.n + serve_grpc_addresses(settings) + settings->mip.n;
+    self->n_addresses = settings->http.n + serve_grpc_addresses(settings) + settings->mip.n +
+                        serve_admin_is_wanted(settings);
     self->arena = arena_new(NULL, 0);
     self->addresses =
         self->arena ? arena_calloc(self->arena, self->n_addresses, sizeof(*self->addresses)) : NULL;
@@ -179,7 +203,10 @@ enum status serve_listeners_open(struct serve_listeners *self,
     if (st == ST_OK) {
         st = open_grpc(self, repository, threads, err);
     }
-    return st == ST_OK ? open_mip(self, repository, threads, err) : st;
+    if (st == ST_OK) {
+        st = open_mip(self, repository, threads, err);
+    }
+    return st == ST_OK ? open_admin(self, repository, threads, err) : st;
 }
 
 void serve_listeners_loaded(struct serve_listeners *self) {
@@ -235,6 +262,10 @@ void serve_listeners_stop(struct serve_listeners *self, void (*stopped)(void *co
         self->n_stopping++;
         http_server_stop(self->http, on_stopped, self);
     }
+    if (self->admin.server) {
+        self->n_stopping++;
+        http_server_stop(self->admin.server, on_stopped, self);
+    }
     if (self->grpc.server) {
         self->n_stopping++;
         grpc_server_stop(self->grpc.server, on_stopped, self);
@@ -264,6 +295,7 @@ void serve_listeners_free(struct serve_listeners *self) {
     http_server_free(self->http);
     serve_grpc_free(&self->grpc);
     serve_mip_free(&self->mip);
+    serve_admin_free(&self->admin);
     serve_guard_free(&self->guard);
     arena_free(self->arena);
 }

@@ -3,13 +3,14 @@
 #ifndef SLUICE_CLI_SERVE_LISTENERS_H
 #define SLUICE_CLI_SERVE_LISTENERS_H
 
+#include "cli/serve_admin.h"
 #include "cli/serve_grpc.h"
 #include "cli/serve_guard.h"
 #include "cli/serve_mip.h"
 #include "net/http_server.h"
 #include "serve/http_api.h"
 
-/* Where it is listened on; one for each setting: HTTP's first, then gRPC's, then MIP's. */
+/* Where it is listened on; one for each setting: HTTP's first, then gRPC's, MIP's, and metrics'. */
 struct serve_address {
     struct address address;
     const char *url; /* as in the ready file; NULL: not yet bound */
@@ -20,6 +21,7 @@ struct serve_listeners {
     struct arena *arena;
     struct net_budget budget;
     struct serve_guard guard;
+    struct serve_admin admin;
     struct http_api http_api;
     struct http_server *http;
     struct serve_grpc grpc;

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/serve_admin.h"
 #include "cli/serve_guard.h"
 #include "loop/cpus.h"
 #include "net/address.h"
@@ -44,9 +45,13 @@ static const struct option_hint hints[] = {
     {"log-warning", "write --log-level warning, or a lower one"},
     {"log-error", "write --log-level error"},
     {"exit-on-error", "a model that fails to load leaves the others serving; --check tells before"},
-    {"allow-metrics", "they are at /metrics of each --http address"},
-    {"metrics-address", "they are at /metrics of each --http address"},
-    {"metrics-port", "they are at /metrics of each --http address"},
+    {"allow-metrics", "metrics are served wherever --metrics says; --metrics none turns that off"},
+    {"metrics-address", "write --metrics HOST:PORT"},
+    {"metrics-port", "write --metrics HOST:PORT"},
+    {"metrics-interval-ms", "numbers are read when they are asked for"},
+    {"metrics-config", "counters and histograms are always there"},
+    {"allow-cpu-metrics", "they are always there"},
+    {"allow-gpu-metrics", "models run on CPUs"},
     {"allow-grpc", "gRPC is served wherever --grpc says; --grpc none turns it off"},
     {"grpc-address", "write --grpc HOST:PORT"},
     {"grpc-port", "write --grpc HOST:PORT"},
@@ -163,6 +168,13 @@ static enum status check_addresses(const struct serve_settings *settings, struct
     }
     if (st != ST_OK) {
         return st;
+    }
+    if (serve_admin_is_wanted(settings)) {
+        struct address address;
+        st = address_parse(str_of(settings->metrics), &address, err);
+    }
+    if (st != ST_OK) {
+        return error_prefix(err, "--metrics");
     }
     struct mip_target target;
     for (size_t i = 0; i < settings->mip.n && st == ST_OK; i++) {

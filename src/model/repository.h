@@ -122,6 +122,13 @@ struct repository_entry {
 void repository_visit(struct repository *repository,
                       void (*visit)(void *cookie, const struct repository_entry *entry),
                       void *cookie);
+/* Calls `visit` for each ready version of the model (`name` empty: of all), or for the one that
+ * `version_text` names (ptr NULL: none does). Returns: as repository_find. */
+enum status repository_visit_ready(struct repository *repository, struct str name,
+                                   struct str version_text,
+                                   void (*visit)(void *cookie, struct model_version *version),
+                                   void *cookie, struct error *err)
+    __attribute__((warn_unused_result));
 /* "loading" */
 const char *repository_phase_name(enum repository_phase phase);
 

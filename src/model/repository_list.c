@@ -51,3 +51,41 @@ void repository_visit(struct repository *repository,
         visit_model(repository->list.items[i], visit, cookie);
     }
 }
+
+/* ---- those that are ready -------------------------------------------------------------------- */
+
+struct ready_visit {
+    struct str name; /* empty: any */
+    void (*visit)(void *cookie, struct model_version *version);
+    void *cookie;
+};
+
+static void visit_if_ready(void *cookie, const struct repository_entry *entry) {
+    const struct ready_visit *ready = cookie;
+    if (entry->version && (ready->name.len == 0 || str_eq(ready->name, entry->model))) {
+        ready->visit(ready->cookie, entry->version);
+    }
+}
+
+enum status repository_visit_ready(struct repository *repository, struct str name,
+                                   struct str version_text,
+                                   void (*visit)(void *cookie, struct model_version *version),
+                                   void *cookie, struct error *err) {
+    struct model_version *version = NULL;
+    struct ready_visit ready = {name, visit, cookie};
+    if (name.len > 0) {
+        enum status st = repository_find(repository, name, version_text, &version, err);
+        if (st != ST_OK) {
+            return st;
+        }
+    }
+    if (version_text.ptr && version) {
+        visit(cookie, version);
+    } else {
+        repository_visit(repository, visit_if_ready, &ready);
+    }
+    if (version) {
+        model_version_unref(version);
+    }
+    return ST_OK;
+}

@@ -342,6 +342,19 @@ static void list_one(void *cookie, const struct repository_entry *entry) {
              (int)entry->number, repository_phase_name(entry->phase), entry->reason);
 }
 
+static void count_one(void *cookie, struct model_version *version) {
+    ++*(int *)cookie;
+    assert_non_null(version);
+}
+
+/* How many ready versions are visited; the negative status when that is refused. */
+static int count_ready(struct served *served, const char *name, const char *version) {
+    int n = 0;
+    enum status st = repository_visit_ready(served->repository, str_of(name), str_of(version),
+                                            count_one, &n, &served->err);
+    return st == ST_OK ? n : -(int)st;
+}
+
 static void everything_is_listed(void **state) {
     struct served served;
     struct listed before = {""}, after = {""};
@@ -361,6 +374,13 @@ static void everything_is_listed(void **state) {
     assert_non_null(strstr(after.text, "max_batch_sise"));
     assert_non_null(strstr(after.text, "\nb 1 ready \nb 3 failed "));
     assert_non_null(strstr(after.text, "torn\n"));
+    assert_int_equal(count_ready(&served, "", NULL), 1);
+    assert_int_equal(count_ready(&served, "b", NULL), 1);
+    assert_int_equal(count_ready(&served, "b", "1"), 1);
+    assert_int_equal(count_ready(&served, "b", "3"), -ST_NOT_READY);
+    assert_int_equal(count_ready(&served, "b", "2"), -ST_UNKNOWN_VERSION);
+    assert_int_equal(count_ready(&served, "a", NULL), -ST_NOT_READY);
+    assert_int_equal(count_ready(&served, "c", NULL), -ST_UNKNOWN_MODEL);
     end(&served);
 }
 

@@ -87,12 +87,10 @@ void model_version_load(struct model_version *version, uint64_t *n_queued, uint6
 
 void model_version_statistics(struct model_version *version, struct model_statistics *out) {
     struct statistics *statistics = &version->statistics;
-    uint64_t n_instances;
     *out = (struct model_statistics){.loaded_ns = statistics->loaded_ns};
     read_requests(statistics, out);
     read_executions(statistics, out);
-    model_version_load(version, &out->n_queued, &out->n_running, &n_instances);
-    out->n_instances = (size_t)n_instances;
+    model_version_load(version, &out->n_queued, &out->n_running, &out->n_instances);
 }
 
 static struct statistics_batch read_size(const struct statistics *statistics, size_t size) {

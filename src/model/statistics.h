@@ -69,8 +69,7 @@ struct model_statistics {
     struct statistics_compute compute;    /* of those */
     uint64_t failed[STATISTICS_REASONS];
     uint64_t n_queued, n_running; /* requests, now */
-    size_t n_instances;
-    size_t n_busy;
+    uint64_t n_instances, n_busy;
     struct metric_distribution request_time, queue_time, compute_time; /* of successes */
     struct metric_distribution batch_size;                             /* of executions */
 };

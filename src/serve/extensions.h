@@ -4,6 +4,6 @@
 
 #include <stddef.h>
 
-static const char *const EXTENSIONS[] = {"binary_tensor_data", NULL};
+static const char *const EXTENSIONS[] = {"binary_tensor_data", "statistics", NULL};
 
 #endif

@@ -2,32 +2,13 @@
  * it. */
 #include "serve/http_api.h"
 
-#include "base/metric.h"
+#include "serve/extensions.h"
 #include "serve/http_infer.h"
+#include "serve/http_stats.h"
+#include "serve/http_text.h"
+#include "serve/load_report.h"
 #include "wire/v2_path.h"
 #include "wire/v2_text.h"
-
-/* What server metadata claims: only extensions that work. */
-static const char *const EXTENSIONS[] = {"binary_tensor_data", NULL};
-
-static void reply_text(struct http_exchange *exchange, int status, const char *type,
-                       const struct buf *body) {
-    if (body->failed) {
-        struct error err;
-        error_set(&err, ST_NO_MEMORY, "no memory for the answer");
-        http_reply_error(exchange, &err, NULL, 0);
-        return;
-    }
-    struct piece piece = {body->data, body->len};
-    http_reply(exchange, &(struct http_reply){.status = status,
-                                              .content_type = type,
-                                              .pieces = &piece,
-                                              .n_pieces = body->len > 0});
-}
-
-static void reply_json(struct http_exchange *exchange, int status, const struct buf *body) {
-    reply_text(exchange, status, "application/json", body);
-}
 
 static void answer_server(struct http_api *api, struct http_exchange *exchange,
                           const struct v2_path *path) {
@@ -35,7 +16,7 @@ static void answer_server(struct http_api *api, struct http_exchange *exchange,
     struct buf body;
     buf_init(&body, exchange->arena, 256);
     v2_server_metadata_print(&body, api->server_name, api->server_version, EXTENSIONS);
-    reply_json(exchange, 200, &body);
+    http_json_reply(exchange, 200, &body);
 }
 
 static void answer_live(struct http_api *api, struct http_exchange *exchange,
@@ -44,7 +25,7 @@ static void answer_live(struct http_api *api, struct http_exchange *exchange,
     struct buf body;
     buf_init(&body, exchange->arena, 32);
     v2_live_print(&body, true);
-    reply_json(exchange, 200, &body);
+    http_json_reply(exchange, 200, &body);
 }
 
 static void answer_ready(struct http_api *api, struct http_exchange *exchange,
@@ -55,7 +36,7 @@ static void answer_ready(struct http_api *api, struct http_exchange *exchange,
     struct buf body;
     buf_init(&body, exchange->arena, 32);
     v2_ready_print(&body, ready);
-    reply_json(exchange, ready ? 200 : 503, &body);
+    http_json_reply(exchange, ready ? 200 : 503, &body);
 }
 
 static void answer_model(struct http_api *api, struct http_exchange *exchange,
@@ -76,7 +57,7 @@ static void answer_model(struct http_api *api, struct http_exchange *exchange,
     buf_init(&body, exchange->arena, 1024);
     v2_model_metadata_print(&body, spec, versions, n);
     model_version_unref(version);
-    reply_json(exchange, 200, &body);
+    http_json_reply(exchange, 200, &body);
 }
 
 static void answer_model_ready(struct http_api *api, struct http_exchange *exchange,
@@ -94,16 +75,16 @@ static void answer_model_ready(struct http_api *api, struct http_exchange *excha
     struct buf body;
     buf_init(&body, exchange->arena, 128);
     v2_model_ready_print(&body, path->model, st == ST_OK);
-    reply_json(exchange, status_http(st), &body);
+    http_json_reply(exchange, status_http(st), &body);
 }
 
-static void answer_metrics(struct http_exchange *exchange) {
+static void answer_load(struct http_api *api, struct http_exchange *exchange,
+                        const struct v2_path *path) {
+    (void)path;
     struct buf body;
-    struct metric_text text = {.out = &body};
-    buf_init(&body, exchange->arena, 4096);
-    metric_print(&text);
-    metric_text_end(&text);
-    reply_text(exchange, 200, metric_format_type(text.format), &body);
+    buf_init(&body, exchange->arena, 512);
+    load_report_print(api->repository, &body);
+    http_json_reply(exchange, 200, &body);
 }
 
 /* One row per resource: whose keys open it, how it is called and who answers. */
@@ -118,26 +99,12 @@ static const struct route {
     [V2_MODEL] = {KEYS_METADATA, false, answer_model},
     [V2_MODEL_READY] = {KEYS_HEALTH, false, answer_model_ready},
     [V2_MODEL_INFER] = {KEYS_INFER, true, http_infer_begin},
+    [V2_STATISTICS] = {KEYS_METADATA, false, http_stats_answer},
+    [V2_LOAD] = {KEYS_METADATA, false, answer_load},
 };
 
-/* Answers 405 with Allow when the method is not the resource's. */
-static bool method_fits(struct http_exchange *exchange, bool post) {
-    struct str method = exchange->head.method;
-    if (post ? str_is(method, "POST") : str_is(method, "GET") || str_is(method, "HEAD")) {
-        return true;
-    }
-    const char *allow = post ? "POST" : "GET, HEAD";
-    struct error err;
-    error_set(&err, ST_METHOD_NOT_ALLOWED, "expected %s for %.*s, got %.*s",
-              post ? "POST" : "GET or HEAD", STR_ARG(exchange->head.path), STR_ARG(method));
-    struct http_field field = {STR("Allow"), str_of(allow)};
-    http_reply_error(exchange, &err, &field, 1);
-    return false;
-}
-
-/* Answers 401 to who has no key, before anything else is said. */
-static bool is_admitted(const struct http_api *api, struct http_exchange *exchange,
-                        enum keys_group group) {
+static bool has_key(const struct http_api *api, struct http_exchange *exchange,
+                    enum keys_group group) {
     char challenge[KEYS_CHALLENGE_BYTES];
     struct error err;
     if (keys_admit_http(api->keys, group, &exchange->head, challenge, &err) == ST_OK) {
@@ -148,11 +115,17 @@ static bool is_admitted(const struct http_api *api, struct http_exchange *exchan
     return false;
 }
 
+/* Answers 401 to who has no key, before anything else is said. */
+static bool is_admitted(const struct http_api *api, struct http_exchange *exchange,
+                        enum keys_group group) {
+    return !api->keys || has_key(api, exchange, group);
+}
+
 static void on_head(struct http_exchange *exchange, void *context) {
     struct http_api *api = context;
     if (str_is(exchange->head.path, "/metrics")) {
-        if (is_admitted(api, exchange, KEYS_METADATA) && method_fits(exchange, false)) {
-            answer_metrics(exchange);
+        if (is_admitted(api, exchange, KEYS_METADATA) && http_text_method_fits(exchange, false)) {
+            admin_metrics_reply(api->metrics, exchange);
         }
         return;
     }
@@ -163,7 +136,7 @@ static void on_head(struct http_exchange *exchange, void *context) {
         return;
     }
     const struct route *route = &ROUTES[path.resource];
-    if (is_admitted(api, exchange, route->group) && method_fits(exchange, route->post)) {
+    if (is_admitted(api, exchange, route->group) && http_text_method_fits(exchange, route->post)) {
         route->answer(api, exchange, &path);
     }
 }

@@ -11,6 +11,7 @@
 
 #include "model/repository.h"
 #include "net/http_server.h"
+#include "serve/admin_metrics.h"
 #include "serve/keys.h"
 #include "wire/v2_request.h"
 
@@ -21,7 +22,8 @@ struct http_api {
     const char *server_name;    /* metadata: name */
     const char *server_version; /* metadata: version */
     const struct keys *keys;    /* NULL: whoever asks may */
-    atomic_bool draining;       /* ready says 503 from now on */
+    struct admin_metrics *metrics;
+    atomic_bool draining; /* ready says 503 from now on */
 };
 
 /* The table of callbacks for http_server_new; `api` must outlive the server. */

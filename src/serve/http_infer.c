@@ -8,6 +8,7 @@
 #include "model/call.h"
 #include "serve/http_coding.h"
 #include "serve/http_compress.h"
+#include "serve/load_report.h"
 #include "wire/v2_response.h"
 
 /* What is kept for an inference; lives in the exchange's arena. */
@@ -15,17 +16,34 @@ struct http_infer {
     struct call call;
     struct v2_request request;
     struct http_exchange *exchange;
+    struct repository *repository;
     struct model_version *version; /* until call_submit takes it over */
-    const struct model_spec *spec; /* the call keeps the version alive until its `done` returned */
+    struct model_version *served;  /* the same; the call keeps it alive until its `done` returned */
+    const struct model_spec *spec; /* of it */
     enum v2_header_kind header;
     uint64_t json_bytes;
     bool submitted; /* the call is with the model */
 };
 
+enum {
+    MAX_FIELDS = 4,
+    /* Compressing this much takes a worker about a second, in which it serves nobody else. */
+    MOST_COMPRESSED_BYTES = 64 * 1024 * 1024,
+};
+
 static void fail(struct http_exchange *exchange, const struct error *err) {
+    const struct http_infer *infer = exchange->user;
+    struct http_field fields[MAX_FIELDS];
+    size_t n = 0;
     metric_add(METRIC_INFERENCE_FAILURES_TOTAL, 1);
-    struct http_field accept = {STR("Accept-Encoding"), STR("gzip, deflate")};
-    http_reply_error(exchange, err, &accept, err->status == ST_UNKNOWN_ENCODING);
+    if (err->status == ST_UNKNOWN_ENCODING) {
+        fields[n++] = (struct http_field){STR("Accept-Encoding"), STR("gzip, deflate")};
+    }
+    if (infer) {
+        n = load_report_add(fields, n, &exchange->head, infer->repository, infer->served,
+                            exchange->arena);
+    }
+    http_reply_error(exchange, err, fields, n);
 }
 
 /* The same for what was tried in the request's own memory: who found it full knows no settings. */
@@ -70,6 +88,7 @@ void http_infer_begin(struct http_api *api, struct http_exchange *exchange,
         return;
     }
     infer->exchange = exchange;
+    infer->repository = api->repository;
     exchange->user = infer;
     if (repository_find(api->repository, path->model, path->version, &infer->version, &err) !=
             ST_OK ||
@@ -77,6 +96,7 @@ void http_infer_begin(struct http_api *api, struct http_exchange *exchange,
         fail(exchange, &err);
         return;
     }
+    infer->served = infer->version;
     infer->spec = model_version_spec(infer->version);
     if (!exchange->head.has_body) { /* an empty body is complete already */
         http_infer_body(api, exchange);
@@ -107,12 +127,6 @@ static enum status decode(struct http_infer *infer, const struct http_api *api, 
 static void release_response(void *cookie) {
     infer_response_release(cookie);
 }
-
-enum {
-    MAX_FIELDS = 3,
-    /* Compressing this much takes a worker about a second, in which it serves nobody else. */
-    MOST_COMPRESSED_BYTES = 64 * 1024 * 1024,
-};
 
 static void add_field(struct http_reply *reply, struct http_field *fields, struct str name,
                       struct str value) {
@@ -155,6 +169,8 @@ static void send_answer(struct http_infer *infer, const struct v2_response *enco
         add_field(&reply, fields, STR("Content-Encoding"), str_of(http_coding_name(coding)));
         add_field(&reply, fields, STR("Vary"), STR("Accept-Encoding"));
     }
+    reply.n_fields = load_report_add(fields, reply.n_fields, &exchange->head, infer->repository,
+                                     infer->served, exchange->arena);
     metric_add(METRIC_INFERENCES_TOTAL, 1);
     http_reply(exchange, &reply);
 }

@@ -88,13 +88,15 @@ static enum status read_name(struct arena *arena, struct str part, const char *k
 
 static enum status not_found(struct str path, struct error *err) {
     char text[TENSOR_NAME_TEXT_BYTES];
-    return error_set(err, ST_NOT_FOUND,
-                     "no resource %s; there are /v2, /v2/health/live, /v2/health/ready and "
-                     "/v2/models/MODEL[/versions/VERSION][/ready|/infer]",
-                     tensor_name_print(path, text));
+    return error_set(
+        err, ST_NOT_FOUND,
+        "no resource %s; there are /v2, /v2/health/live, /v2/health/ready, /v2/load, "
+        "/v2/models/stats and /v2/models/MODEL[/versions/VERSION][/ready|/infer|/stats]",
+        tensor_name_print(path, text));
 }
 
-/* Those that name no model. */
+/* Those that name no model. A model that is named like one of them is found when its name is
+ * escaped ("%73tats"), and with a version or a verb behind it. */
 static const struct fixed {
     const char *path;
     enum v2_resource resource;
@@ -103,6 +105,8 @@ static const struct fixed {
     {"/v2/", V2_SERVER},
     {"/v2/health/live", V2_LIVE},
     {"/v2/health/ready", V2_READY},
+    {"/v2/models/stats", V2_STATISTICS},
+    {"/v2/load", V2_LOAD},
 };
 
 /* The last part of a model's path, "" where there is none. */
@@ -112,6 +116,9 @@ static enum v2_resource verb_resource(struct str verb) {
     }
     if (str_is(verb, "infer")) {
         return V2_MODEL_INFER;
+    }
+    if (str_is(verb, "stats")) {
+        return V2_STATISTICS;
     }
     return str_is(verb, "ready") ? V2_MODEL_READY : V2_OTHER;
 }

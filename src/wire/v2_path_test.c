@@ -28,7 +28,14 @@ static void found(void **state) {
         {"/v2/models/m/versions/1/ready", V2_MODEL_READY, "m", "1"},
         {"/v2/models/m/versions/1/infer", V2_MODEL_INFER, "m", "1"},
         {"/v2/models/m/versions/v10", V2_MODEL, "m", "v10"}, /* text: who has versions parses it */
-        {"/v2/models/stats", V2_MODEL, "stats", NULL},
+        {"/v2/load", V2_LOAD, "", NULL},
+        {"/v2/models/stats", V2_STATISTICS, "", NULL},
+        {"/v2/models/m/stats", V2_STATISTICS, "m", NULL},
+        {"/v2/models/m/versions/1/stats", V2_STATISTICS, "m", "1"},
+        {"/v2/models/stats/stats", V2_STATISTICS, "stats", NULL}, /* a model of that name */
+        {"/v2/models/stats/infer", V2_MODEL_INFER, "stats", NULL},
+        {"/v2/models/stats/versions/1", V2_MODEL, "stats", "1"},
+        {"/v2/models/%73tats", V2_MODEL, "stats", NULL},
         {"/v2/models/ready", V2_MODEL, "ready", NULL},
         {"/v2/models/infer/infer", V2_MODEL_INFER, "infer", NULL},
         {"/v2/models/versions", V2_MODEL, "versions", NULL},

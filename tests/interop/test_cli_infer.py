@@ -160,8 +160,11 @@ def test_several_outputs_into_a_folder(infer):
 def test_versions_ids_and_names(infer):
     answer = infer.json("id_versions", "--input", "INPUT0=[1]", "--model-version", "2", "--id", "ä\"")
     assert (answer["model_version"], answer["id"]) == ("2", 'ä"')
-    for name in ("id with space", "id_ümlaut", "stats"):
+    for name in ("id with space", "id_ümlaut"):
         assert infer.json(name, "--input", "INPUT0=[1]")["model_name"] == name
+    # Without a version its metadata would be the statistics of all models.
+    answer = infer.json("stats", "--input", "INPUT0=[1]", "--model-version", "1")
+    assert answer["model_name"] == "stats"
 
 
 def test_a_json_file_and_its_datatype_said(infer):

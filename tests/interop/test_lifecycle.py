@@ -197,7 +197,7 @@ def test_a_ready_file_that_was_left_behind_goes_before_loading(gate, tmp_path):
     ready = tmp_path / "ready"
     ready.write_text("http://127.0.0.1:1\n")
     child = subprocess.Popen([server.binary(), "serve", *gate.args, "--http", "127.0.0.1:0",
-                              "--grpc", "none", "--ready-file", ready])
+                              "--grpc", "none", "--metrics", "none", "--ready-file", ready])
     try:
         wait_until(lambda: not ready.exists())
         gate.open()

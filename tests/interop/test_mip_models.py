@@ -184,7 +184,7 @@ def test_scores_that_are_none(start_server, write):
 ])
 def test_what_cannot_be_listened_on_is_said(repositories, flag, words):
     done = server.run("serve", "--model-repository", repositories("onnx-only"), "--http",
-                      "127.0.0.1:0", "--grpc", "none", "--mip", flag)
+                      "127.0.0.1:0", "--grpc", "none", "--metrics", "none", "--mip", flag)
     assert done.returncode in (1, 2) and words in done.stderr and "--mip" in done.stderr, done
 
 
@@ -221,7 +221,7 @@ def test_a_socket_is_removed_and_one_in_use_is_not(start_server, repositories, t
     flag = f"unix://{tmp_path}/s=onnx_pair"
     first = start_server("--model-repository", repositories("onnx-only"), "--mip", flag)
     done = server.run("serve", "--model-repository", repositories("onnx-only"), "--http",
-                      "127.0.0.1:0", "--grpc", "none", "--mip", flag)
+                      "127.0.0.1:0", "--grpc", "none", "--metrics", "none", "--mip", flag)
     assert done.returncode == 1 and flag in done.stderr
     mip.ping(first.mip_urls[0])
     first.stop()

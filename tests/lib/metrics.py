@@ -20,7 +20,7 @@ def read(address):
     answer = http1.request(address, "GET", "/metrics")
     assert answer.status == 200, str(answer)
     numbers = {}
-    for line in answer.body.decode("ascii").splitlines():
+    for line in answer.body.decode("utf-8").splitlines():
         if line and not line.startswith("#"):
             match = LINE.fullmatch(line)
             assert match, f"not a line of metrics: {line!r}"

@@ -30,7 +30,7 @@ class Server:
     `limits` are soft resource limits, a dict for setrlimit."""
 
     def __init__(self, folder, args=(), listen=("127.0.0.1:0",), wait="ready", limits=None,
-                 grpc=("none",)):
+                 grpc=("none",), metrics_at="none"):
         self.folder = str(folder)
         self.log_file = os.path.join(self.folder, "log")
         self.ready_file = os.path.join(self.folder, "ready")
@@ -38,6 +38,7 @@ class Server:
         self.addresses = []
         self.mip_urls = []
         self.grpc_addresses = []
+        self.metrics_address = None
         self.arenas = None
         if os.path.exists(self.ready_file):
             os.unlink(self.ready_file)
@@ -46,6 +47,7 @@ class Server:
             command += ["--http", address]
         for address in grpc:
             command += ["--grpc", address]
+        command += ["--metrics", metrics_at]
         self.command = command + [str(arg) for arg in args]
         with open(self.log_file, "wb") as log:
             self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log,
@@ -94,6 +96,7 @@ class Server:
         self.addresses = addresses_in(self.ready_file)
         self.mip_urls = mip_urls_in(self.ready_file)
         self.grpc_addresses = grpc_addresses_in(self.ready_file)
+        self.metrics_address = metrics_address_in(self.ready_file)
         self.arenas = metrics.read(self.address)["sluice_arenas"]
 
     def wait_loaded(self):
@@ -177,7 +180,7 @@ def is_sanitized():
 
 def lines_of(ready_file):
     """A ready file has one bound address a line: http://HOST:PORT, http+unix:/path, or MIP's
-    tcp://HOST:PORT=MODEL and unix:///path=MODEL."""
+    tcp://HOST:PORT=MODEL and unix:///path=MODEL; and of --metrics http://HOST:PORT/metrics."""
     with open(ready_file, encoding="utf-8") as file:
         return file.read().splitlines()
 
@@ -185,7 +188,14 @@ def lines_of(ready_file):
 def addresses_in(ready_file):
     """HTTP's, as --http takes them."""
     return [line.removeprefix("http://").removeprefix("http+") for line in lines_of(ready_file)
-            if line.startswith("http")]
+            if line.startswith("http") and not line.endswith("/metrics")]
+
+
+def metrics_address_in(ready_file):
+    """That of --metrics, if there is one; over TCP."""
+    found = [line.removeprefix("http://").removesuffix("/metrics") for line in lines_of(ready_file)
+             if line.endswith("/metrics")]
+    return found[0] if found else None
 
 
 def mip_urls_in(ready_file):

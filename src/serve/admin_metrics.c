@@ -1,0 +1,244 @@
+/* Putting /metrics together. Each version's counters are read once, then written family by family,
+ * as both formats want it. Names and help are in base/metric.def. */
+#include "serve/admin_metrics.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "model/statistics.h"
+#include "serve/http_text.h"
+
+/* Of times, these bounds are shown: 32 us to 16.8 s. Sizes begin at 1 and end with the largest that
+ * the model takes. */
+enum { FIRST_TIME = 5, LAST_TIME = 24 };
+
+enum { NS_PER_US = 1000, NS_PER_MS = 1000000, PAGE_BYTES = 16384 };
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* A model version. */
+struct row {
+    struct str labels;
+    uint64_t max_batch_size;
+    struct model_statistics statistics;
+};
+
+struct table {
+    struct arena *arena;
+    struct row *rows;
+    size_t n, cap;
+    uint64_t n_phase[REPOSITORY_PHASES];
+    uint64_t n_queued, n_running, n_instances;
+    bool failed; /* out of memory */
+};
+
+static void count_entry(void *cookie, const struct repository_entry *entry) {
+    struct table *table = cookie;
+    table->n_phase[entry->phase]++;
+}
+
+static struct str labels_of(struct table *table, const struct model_spec *spec) {
+    struct buf labels;
+    buf_init(&labels, table->arena, spec->name.len + 64);
+    metric_label_add(&labels, "model", spec->name);
+    metric_label_add(&labels, "version", spec->version_text);
+    table->failed = table->failed || labels.failed;
+    return buf_str(&labels);
+}
+
+/* Models that have become ready since they were counted are on the next page. */
+static void read_entry(void *cookie, const struct repository_entry *entry) {
+    struct table *table = cookie;
+    if (!entry->version || table->n == table->cap) {
+        return;
+    }
+    const struct model_spec *spec = model_version_spec(entry->version);
+    struct row *row = &table->rows[table->n++];
+    row->labels = labels_of(table, spec);
+    row->max_batch_size = spec->max_batch_size;
+    model_version_statistics(entry->version, &row->statistics);
+    table->n_queued += row->statistics.n_queued;
+    table->n_running += row->statistics.n_running;
+    table->n_instances += row->statistics.n_instances;
+}
+
+static void read_table(struct table *table, struct repository *repository, struct arena *arena) {
+    *table = (struct table){.arena = arena};
+    repository_visit(repository, count_entry, table);
+    table->cap = table->n_phase[REPOSITORY_READY];
+    table->rows = arena_calloc(arena, table->cap, sizeof(*table->rows));
+    table->failed = table->rows == NULL;
+    if (table->rows) {
+        repository_visit(repository, read_entry, table);
+    }
+}
+
+/* ---- families without models ----------------------------------------------------------------- */
+
+static void print_u64(struct metric_text *text, enum metric_family family, uint64_t value) {
+    metric_family_begin(text, family);
+    metric_text_u64(text, STR(""), value);
+}
+
+static void print_f64(struct metric_text *text, enum metric_family family, double value) {
+    metric_family_begin(text, family);
+    metric_text_f64(text, STR(""), value);
+}
+
+static void print_process(struct metric_text *text, struct admin_metrics *metrics) {
+    struct admin_machine_state state;
+    struct buf labels;
+    buf_init(&labels, text->out->arena, 64);
+    metric_label_add(&labels, "version", str_of(metrics->version));
+    metric_family_begin(text, METRIC_FAMILY_BUILD);
+    metric_text_u64(text, buf_str(&labels), 1);
+    admin_machine_read(&metrics->machine, &state);
+    print_f64(text, METRIC_FAMILY_START_TIME, metrics->started_seconds);
+    print_f64(text, METRIC_FAMILY_CPU_SECONDS, state.cpu_seconds);
+    print_u64(text, METRIC_FAMILY_RESIDENT, state.resident_bytes);
+    print_f64(text, METRIC_FAMILY_CPU_UTILIZATION, state.utilization);
+    print_u64(text, METRIC_FAMILY_CPU_MEMORY_TOTAL, state.memory_total_bytes);
+    print_u64(text, METRIC_FAMILY_CPU_MEMORY_USED, state.memory_used_bytes);
+}
+
+static void print_phases(struct metric_text *text, const struct table *table) {
+    metric_family_begin(text, METRIC_FAMILY_MODELS);
+    for (int i = 0; i < REPOSITORY_PHASES; i++) {
+        struct buf labels;
+        buf_init(&labels, text->out->arena, 32);
+        metric_label_add(&labels, "state", str_of(repository_phase_name((enum repository_phase)i)));
+        metric_text_u64(text, buf_str(&labels), table->n_phase[i]);
+    }
+}
+
+static void print_totals(struct metric_text *text, const struct table *table) {
+    print_u64(text, METRIC_FAMILY_QUEUED, table->n_queued);
+    print_u64(text, METRIC_FAMILY_RUNNING, table->n_running);
+    print_u64(text, METRIC_FAMILY_INSTANCES, table->n_instances);
+    print_phases(text, table);
+}
+
+/* ---- families of models ---------------------------------------------------------------------- */
+
+#define MEMBER(member) offsetof(struct model_statistics, member)
+
+/* Those with one number for each version. */
+static const struct column {
+    enum metric_family family;
+    size_t member; /* an uint64_t of struct model_statistics */
+    uint64_t divisor;
+} COLUMNS[] = {
+    {METRIC_FAMILY_SUCCESS, MEMBER(success.count), 1},
+    {METRIC_FAMILY_INFERENCES, MEMBER(n_inferences), 1},
+    {METRIC_FAMILY_EXECUTIONS, MEMBER(n_executions), 1},
+    {METRIC_FAMILY_REQUEST_DURATION, MEMBER(success.ns), NS_PER_US},
+    {METRIC_FAMILY_QUEUE_DURATION, MEMBER(queue.ns), NS_PER_US},
+    {METRIC_FAMILY_INPUT_DURATION, MEMBER(compute.input_ns), NS_PER_US},
+    {METRIC_FAMILY_INFER_DURATION, MEMBER(compute.infer_ns), NS_PER_US},
+    {METRIC_FAMILY_OUTPUT_DURATION, MEMBER(compute.output_ns), NS_PER_US},
+    {METRIC_FAMILY_PENDING, MEMBER(n_queued), 1},
+    {METRIC_FAMILY_MODEL_RUNNING, MEMBER(n_running), 1},
+    {METRIC_FAMILY_MODEL_INSTANCES, MEMBER(n_instances), 1},
+    {METRIC_FAMILY_MODEL_BUSY, MEMBER(n_busy), 1},
+};
+
+static void print_column(struct metric_text *text, const struct table *table,
+                         const struct column *column) {
+    metric_family_begin(text, column->family);
+    for (size_t i = 0; i < table->n; i++) {
+        const char *statistics = (const char *)&table->rows[i].statistics;
+        uint64_t value;
+        memcpy(&value, statistics + column->member, sizeof(value));
+        metric_text_u64(text, table->rows[i].labels, value / column->divisor);
+    }
+}
+
+static void print_failures(struct metric_text *text, const struct table *table) {
+    metric_family_begin(text, METRIC_FAMILY_FAILURE);
+    for (size_t i = 0; i < table->n; i++) {
+        for (int j = 0; j < STATISTICS_REASONS; j++) {
+            const char *reason = statistics_reason_name((enum statistics_reason)j);
+            struct buf labels;
+            buf_init(&labels, text->out->arena, table->rows[i].labels.len + 32);
+            buf_add_str(&labels, table->rows[i].labels);
+            metric_label_add(&labels, "reason", str_of(reason));
+            metric_text_u64(text, buf_str(&labels), table->rows[i].statistics.failed[j]);
+        }
+    }
+}
+
+static void print_loading(struct metric_text *text, const struct table *table) {
+    metric_family_begin(text, METRIC_FAMILY_LOAD_DURATION);
+    for (size_t i = 0; i < table->n; i++) {
+        double seconds = (double)table->rows[i].statistics.loaded_ns / 1e9;
+        metric_text_f64(text, table->rows[i].labels, seconds);
+    }
+}
+
+/* A histogram of each version: a struct metric_distribution of struct model_statistics. */
+static void print_histogram(struct metric_text *text, const struct table *table,
+                            enum metric_family family, size_t member, enum metric_unit unit) {
+    metric_family_begin(text, family);
+    for (size_t i = 0; i < table->n; i++) {
+        const struct row *row = &table->rows[i];
+        struct metric_distribution seen;
+        bool of_sizes = unit == METRIC_UNIT_ITEMS;
+        unsigned last = of_sizes ? metric_bucket(row->max_batch_size) : LAST_TIME;
+        memcpy(&seen, (const char *)&row->statistics + member, sizeof(seen));
+        metric_text_distribution(text, row->labels, &seen, unit, of_sizes ? 0 : FIRST_TIME, last);
+    }
+}
+
+static void print_versions(struct metric_text *text, const struct table *table) {
+    for (size_t i = 0; i < sizeof(COLUMNS) / sizeof(COLUMNS[0]); i++) {
+        print_column(text, table, &COLUMNS[i]);
+    }
+    print_failures(text, table);
+    print_loading(text, table);
+    print_histogram(text, table, METRIC_FAMILY_REQUEST_TIME, MEMBER(request_time),
+                    METRIC_UNIT_SECONDS);
+    print_histogram(text, table, METRIC_FAMILY_QUEUE_TIME, MEMBER(queue_time), METRIC_UNIT_SECONDS);
+    print_histogram(text, table, METRIC_FAMILY_COMPUTE_TIME, MEMBER(compute_time),
+                    METRIC_UNIT_SECONDS);
+    print_histogram(text, table, METRIC_FAMILY_BATCH_SIZE, MEMBER(batch_size), METRIC_UNIT_ITEMS);
+}
+
+/* ---- the page -------------------------------------------------------------------------------- */
+
+void admin_metrics_init(struct admin_metrics *metrics, struct repository *repository,
+                        const char *version) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    *metrics = (struct admin_metrics){
+        .repository = repository,
+        .version = version,
+        .started_seconds = (double)now.tv_sec + (double)(now.tv_nsec / NS_PER_MS) / 1e3,
+    };
+    admin_machine_init(&metrics->machine);
+}
+
+void admin_metrics_fini(struct admin_metrics *metrics) {
+    admin_machine_fini(&metrics->machine);
+}
+
+void admin_metrics_print(struct admin_metrics *metrics, struct metric_text *text) {
+    struct table table;
+    read_table(&table, metrics->repository, text->out->arena);
+    metric_print(text);
+    print_process(text, metrics);
+    print_totals(text, &table);
+    print_versions(text, &table);
+    metric_text_end(text);
+    text->out->failed = text->out->failed || table.failed;
+}
+
+void admin_metrics_reply(struct admin_metrics *metrics, struct http_exchange *exchange) {
+    struct str accept = {NULL, 0};
+    struct buf body;
+    struct metric_text text = {.out = &body};
+    http_head_find(&exchange->head, "Accept", &accept);
+    text.format = metric_format_of(accept);
+    buf_init(&body, exchange->arena, PAGE_BYTES);
+    admin_metrics_print(metrics, &text);
+    http_text_reply(exchange, 200, metric_format_type(text.format), &body);
+}

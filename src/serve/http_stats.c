@@ -1,0 +1,93 @@
+/* The statistics extension over HTTP: what the model room counts, as the JSON that the reference
+ * server's clients read. */
+#include "serve/http_stats.h"
+
+#include "model/statistics.h"
+#include "serve/http_text.h"
+
+static void add_time(struct buf *out, const char *key, uint64_t count, uint64_t ns) {
+    buf_add_char(out, '"');
+    buf_add_str(out, str_of(key));
+    buf_add_str(out, STR("\":{\"count\":"));
+    buf_add_u64(out, count);
+    buf_add_str(out, STR(",\"ns\":"));
+    buf_add_u64(out, ns);
+    buf_add_char(out, '}');
+}
+
+static void add_compute(struct buf *out, uint64_t count, const struct statistics_compute *compute) {
+    add_time(out, "compute_input", count, compute->input_ns);
+    buf_add_char(out, ',');
+    add_time(out, "compute_infer", count, compute->infer_ns);
+    buf_add_char(out, ',');
+    add_time(out, "compute_output", count, compute->output_ns);
+}
+
+/* There is no cache of answers: nothing is hit or missed. */
+static void add_requests(struct buf *out, const struct model_statistics *statistics) {
+    add_time(out, "success", statistics->success.count, statistics->success.ns);
+    buf_add_char(out, ',');
+    add_time(out, "fail", statistics->fail.count, statistics->fail.ns);
+    buf_add_char(out, ',');
+    add_time(out, "queue", statistics->queue.count, statistics->queue.ns);
+    buf_add_char(out, ',');
+    add_compute(out, statistics->success.count, &statistics->compute);
+    buf_add_char(out, ',');
+    add_time(out, "cache_hit", 0, 0);
+    buf_add_char(out, ',');
+    add_time(out, "cache_miss", 0, 0);
+}
+
+static void add_batches(struct buf *out, struct model_version *version) {
+    struct statistics_batch *batches;
+    size_t n = model_version_batches(version, out->arena, &batches);
+    for (size_t i = 0; i < n; i++) {
+        buf_add_str(out, i > 0 ? STR(",{\"batch_size\":") : STR("{\"batch_size\":"));
+        buf_add_u64(out, batches[i].size);
+        buf_add_char(out, ',');
+        add_compute(out, batches[i].count, &batches[i].compute);
+        buf_add_char(out, '}');
+    }
+}
+
+static void add_version(void *cookie, struct model_version *version) {
+    struct buf *out = cookie;
+    const struct model_spec *spec = model_version_spec(version);
+    struct model_statistics statistics;
+    model_version_statistics(version, &statistics);
+    if (out->data[out->len - 1] == '}') {
+        buf_add_char(out, ',');
+    }
+    buf_add_str(out, STR("{\"name\":"));
+    buf_add_json_string(out, spec->name);
+    buf_add_str(out, STR(",\"version\":"));
+    buf_add_json_string(out, spec->version_text);
+    buf_add_str(out, STR(",\"last_inference\":"));
+    buf_add_u64(out, statistics.last_inference_ms);
+    buf_add_str(out, STR(",\"inference_count\":"));
+    buf_add_u64(out, statistics.n_inferences);
+    buf_add_str(out, STR(",\"execution_count\":"));
+    buf_add_u64(out, statistics.n_executions);
+    buf_add_str(out, STR(",\"inference_stats\":{"));
+    add_requests(out, &statistics);
+    /* Nothing is decoupled yet, and what memory a model takes its backend doesn't say. */
+    buf_add_str(out, STR("},\"response_stats\":{},\"batch_stats\":["));
+    add_batches(out, version);
+    buf_add_str(out, STR("],\"memory_usage\":[]}"));
+}
+
+void http_stats_answer(struct http_api *api, struct http_exchange *exchange,
+                       const struct v2_path *path) {
+    struct buf body;
+    struct error err;
+    buf_init(&body, exchange->arena, 1024);
+    buf_add_str(&body, STR("{\"model_stats\":["));
+    if (!body.failed && repository_visit_ready(api->repository, path->model, path->version,
+                                               add_version, &body, &err) != ST_OK) {
+        err.status = ST_BAD_REQUEST; /* as the reference server has it, for an unknown name too */
+        http_reply_error(exchange, &err, NULL, 0);
+        return;
+    }
+    buf_add_str(&body, STR("]}"));
+    http_json_reply(exchange, 200, &body);
+}

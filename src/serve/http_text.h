@@ -1,0 +1,19 @@
+/* Answering an exchange with a text that was made for it. */
+#ifndef SLUICE_SERVE_HTTP_TEXT_H
+#define SLUICE_SERVE_HTTP_TEXT_H
+
+#include "base/buf.h"
+#include "net/http_server.h"
+
+/* Replies with `body`, which lies in the exchange's arena, or with an error when there was no memory
+ * for it. */
+void http_text_reply(struct http_exchange *exchange, int status, const char *type,
+                     const struct buf *body);
+static inline void http_json_reply(struct http_exchange *exchange, int status,
+                                   const struct buf *body) {
+    http_text_reply(exchange, status, "application/json", body);
+}
+/* Is the method GET or HEAD (or POST, with `post`)? Answers 405 with Allow when it is not. */
+bool http_text_method_fits(struct http_exchange *exchange, bool post);
+
+#endif
