@@ -13,7 +13,7 @@
 enum { MISSING_BYTES = 400 };
 
 struct pictures {
-    struct pool *pool;           /* NULL without the part */
+    struct picture_pool *pool;   /* NULL without the part */
     char missing[MISSING_BYTES]; /* why */
 };
 
@@ -61,7 +61,7 @@ enum status pictures_new(const struct pictures_options *options, struct pictures
     }
     const struct picture_part *part = load(pictures, options->part);
     if (part) {
-        st = pool_new(part, options, &pictures->pool, err);
+        st = picture_pool_new(part, options, &pictures->pool, err);
         log_event(LOG_INFO, "pictures can be decoded", LOG_TEXT_OF("library", part->version),
                   LOG_TEXT_OF("file", options->part));
     }
@@ -78,7 +78,7 @@ void pictures_free(struct pictures *pictures) {
         return;
     }
     if (pictures->pool) {
-        pool_free(pictures->pool);
+        picture_pool_free(pictures->pool);
     }
     free(pictures);
 }
@@ -93,15 +93,15 @@ void picture_submit(struct pictures *pictures, struct picture_job *job) {
     job->error = (struct error){.status = ST_OK};
     job->waiting = false;
     if (pictures->pool) {
-        pool_submit(pictures->pool, job);
+        picture_pool_submit(pictures->pool, job);
     } else {
         error_set(&job->error, ST_UNSUPPORTED, "%s", pictures->missing);
-        pool_post_done(job);
+        picture_pool_post_done(job);
     }
 }
 
 void picture_cancel(struct pictures *pictures, struct picture_job *job) {
     if (pictures->pool) {
-        pool_cancel(pictures->pool, job);
+        picture_pool_cancel(pictures->pool, job);
     }
 }

@@ -10,7 +10,7 @@
 #include "loop/lock.h"
 #include "picture/decode.h"
 
-struct pool {
+struct picture_pool {
     const struct picture_part *part;
     size_t max_queued;
     uint64_t max_pixels;
@@ -33,19 +33,19 @@ static void on_done(struct worker_msg *msg) {
     job->done(job);
 }
 
-void pool_post_done(struct picture_job *job) {
+void picture_pool_post_done(struct picture_job *job) {
     job->msg.run = on_done;
     worker_post(job->worker, &job->msg);
 }
 
 static void post_cancelled(struct picture_job *job, const char *why) {
     error_set(&job->error, ST_CANCELLED, "the picture was not decoded: %s", why);
-    pool_post_done(job);
+    picture_pool_post_done(job);
 }
 
 /* ---- the queue, under the lock --------------------------------------------------------------- */
 
-static void push(struct pool *pool, struct picture_job *job) {
+static void push(struct picture_pool *pool, struct picture_job *job) {
     lock_assert_held(&pool->lock);
     job->waiting = true;
     job->next = NULL;
@@ -55,7 +55,7 @@ static void push(struct pool *pool, struct picture_job *job) {
     pool->n_queued++;
 }
 
-static void unlink_job(struct pool *pool, struct picture_job *job) {
+static void unlink_job(struct picture_pool *pool, struct picture_job *job) {
     lock_assert_held(&pool->lock);
     assert(job->waiting);
     *(job->previous ? &job->previous->next : &pool->head) = job->next;
@@ -67,7 +67,7 @@ static void unlink_job(struct pool *pool, struct picture_job *job) {
 /* ---- threads --------------------------------------------------------------------------------- */
 
 /* Waits for a job. Returns: NULL at the end. */
-static struct picture_job *take(struct pool *pool) {
+static struct picture_job *take(struct picture_pool *pool) {
     lock_take(&pool->lock);
     while (!pool->head && !pool->ending) {
         lock_wait(&pool->lock, &pool->work);
@@ -81,17 +81,17 @@ static struct picture_job *take(struct pool *pool) {
 }
 
 static void thread_main(void *arg) {
-    struct pool *pool = arg;
+    struct picture_pool *pool = arg;
     pthread_setname_np(pthread_self(), "pictures");
     for (struct picture_job *job = take(pool); job; job = take(pool)) {
         job->error.status = picture_decode(pool->part, pool->max_pixels, job->plan, job->file,
                                            job->out, &job->error);
-        pool_post_done(job);
+        picture_pool_post_done(job);
     }
     pool->part->thread_end();
 }
 
-static void end_threads(struct pool *pool) {
+static void end_threads(struct picture_pool *pool) {
     lock_take(&pool->lock);
     pool->ending = true;
     lock_wake_all(&pool->work);
@@ -103,10 +103,11 @@ static void end_threads(struct pool *pool) {
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-enum status pool_new(const struct picture_part *part, const struct pictures_options *options,
-                     struct pool **out, struct error *err) {
+enum status picture_pool_new(const struct picture_part *part,
+                             const struct pictures_options *options, struct picture_pool **out,
+                             struct error *err) {
     unsigned n_threads = options->n_threads > 0 ? options->n_threads : 1;
-    struct pool *pool = calloc(1, sizeof(*pool) + n_threads * sizeof(pool->threads[0]));
+    struct picture_pool *pool = calloc(1, sizeof(*pool) + n_threads * sizeof(pool->threads[0]));
     if (!pool) {
         return error_set(err, ST_NO_MEMORY, "out of memory for %u threads that decode pictures",
                          n_threads);
@@ -119,7 +120,7 @@ enum status pool_new(const struct picture_part *part, const struct pictures_opti
     for (; pool->n_threads < n_threads; pool->n_threads++) {
         int rc = uv_thread_create(&pool->threads[pool->n_threads], thread_main, pool);
         if (rc != 0) {
-            pool_free(pool);
+            picture_pool_free(pool);
             return error_set(err, ST_IO, "no thread for decoding pictures: %s", uv_strerror(rc));
         }
     }
@@ -127,7 +128,7 @@ enum status pool_new(const struct picture_part *part, const struct pictures_opti
     return ST_OK;
 }
 
-void pool_free(struct pool *pool) {
+void picture_pool_free(struct picture_pool *pool) {
     end_threads(pool);
     for (struct picture_job *job = pool->head; job;) {
         struct picture_job *next = job->next; /* the job may be gone once it is posted */
@@ -142,7 +143,7 @@ void pool_free(struct pool *pool) {
 
 /* ---- callers --------------------------------------------------------------------------------- */
 
-void pool_submit(struct pool *pool, struct picture_job *job) {
+void picture_pool_submit(struct picture_pool *pool, struct picture_job *job) {
     lock_take(&pool->lock);
     bool full = pool->n_queued >= pool->max_queued;
     if (!full) {
@@ -153,11 +154,11 @@ void pool_submit(struct pool *pool, struct picture_job *job) {
     if (full) {
         error_set(&job->error, ST_OVERLOADED,
                   "%zu pictures wait to be decoded already, no more may", pool->max_queued);
-        pool_post_done(job);
+        picture_pool_post_done(job);
     }
 }
 
-void pool_cancel(struct pool *pool, struct picture_job *job) {
+void picture_pool_cancel(struct picture_pool *pool, struct picture_job *job) {
     lock_take(&pool->lock);
     bool waiting = job->waiting;
     if (waiting) {

@@ -46,7 +46,7 @@ static const struct picture_part good_part = {.decode = fixture_decode, .thread_
 
 struct rig {
     struct worker *worker;
-    struct pool *pool;
+    struct picture_pool *pool;
     unsigned n_done;
     unsigned n_wanted; /* the loop ends when so many are done */
 };
@@ -85,7 +85,7 @@ static void rig_init(struct rig *rig, const struct picture_part *part, unsigned 
     assert_int_equal(uv_sem_init(&gate.arrived, 0), 0);
     assert_int_equal(uv_sem_init(&gate.open, 0), 0);
     assert_int_equal(worker_new("test", &rig->worker, &err), ST_OK);
-    assert_int_equal(pool_new(part, &options, &rig->pool, &err), ST_OK);
+    assert_int_equal(picture_pool_new(part, &options, &rig->pool, &err), ST_OK);
 }
 
 /* Lets the messages of `n` jobs run. */
@@ -115,7 +115,7 @@ static void each_is_done_once_on_its_worker(void **state) {
     rig_init(&rig, &good_part, 4, MANY);
     for (int i = 0; i < MANY; i++) {
         task_init(&tasks[i], &rig, i % 3 == 0 ? STR("not a picture") : png);
-        pool_submit(rig.pool, &tasks[i].job);
+        picture_pool_submit(rig.pool, &tasks[i].job);
     }
     rig_run(&rig, MANY);
     for (int i = 0; i < MANY; i++) {
@@ -123,7 +123,7 @@ static void each_is_done_once_on_its_worker(void **state) {
         assert_int_equal(tasks[i].job.error.status, i % 3 == 0 ? ST_BAD_PICTURE : ST_OK);
         assert_int_equal(tasks[i].out[OUT_BYTES - 2], i % 3 == 0 ? 0 : 2); /* the last row */
     }
-    pool_free(rig.pool);
+    picture_pool_free(rig.pool);
     assert_int_equal(gate.n_ended, 4);
     rig_fini(&rig);
     free(tasks);
@@ -136,7 +136,7 @@ static void the_queue_is_bounded(void **state) {
     rig_init(&rig, &gated_part, 1, 2);
     for (int i = 0; i < 4; i++) {
         task_init(&tasks[i], &rig, png);
-        pool_submit(rig.pool, &tasks[i].job);
+        picture_pool_submit(rig.pool, &tasks[i].job);
         if (i == 0) {
             uv_sem_wait(&gate.arrived); /* it does not wait in the queue any more */
         }
@@ -153,7 +153,7 @@ static void the_queue_is_bounded(void **state) {
     for (int i = 0; i < 3; i++) {
         assert_int_equal(tasks[i].job.error.status, ST_OK);
     }
-    pool_free(rig.pool);
+    picture_pool_free(rig.pool);
     rig_fini(&rig);
 }
 
@@ -166,13 +166,13 @@ static void who_is_cancelled_is_told(void **state) {
         rig_init(&rig, &gated_part, 1, 3);
         for (int i = 0; i < 4; i++) {
             task_init(&tasks[i], &rig, png);
-            pool_submit(rig.pool, &tasks[i].job);
+            picture_pool_submit(rig.pool, &tasks[i].job);
             if (i == 0) {
                 uv_sem_wait(&gate.arrived);
             }
         }
-        pool_cancel(rig.pool, &tasks[cancelled].job);
-        pool_cancel(rig.pool, &tasks[cancelled].job); /* twice is once */
+        picture_pool_cancel(rig.pool, &tasks[cancelled].job);
+        picture_pool_cancel(rig.pool, &tasks[cancelled].job); /* twice is once */
         for (int i = 0; i < 4; i++) {
             uv_sem_post(&gate.open);
         }
@@ -182,14 +182,14 @@ static void who_is_cancelled_is_told(void **state) {
             assert_int_equal(tasks[i].job.error.status, told ? ST_CANCELLED : ST_OK);
             assert_int_equal(tasks[i].n_done, 1);
         }
-        pool_free(rig.pool);
+        picture_pool_free(rig.pool);
         rig_fini(&rig);
     }
 }
 
 static void open_later(void *arg) {
     (void)arg;
-    usleep(20000); /* pool_free then surely waits; if not, the test holds as well */
+    usleep(20000); /* picture_pool_free then surely waits; if not, the test holds as well */
     uv_sem_post(&gate.open);
 }
 
@@ -201,13 +201,13 @@ static void those_who_wait_at_the_end_are_told(void **state) {
     rig_init(&rig, &gated_part, 1, 3);
     for (int i = 0; i < 3; i++) {
         task_init(&tasks[i], &rig, png);
-        pool_submit(rig.pool, &tasks[i].job);
+        picture_pool_submit(rig.pool, &tasks[i].job);
         if (i == 0) {
             uv_sem_wait(&gate.arrived);
         }
     }
     assert_int_equal(uv_thread_create(&opener, open_later, NULL), 0);
-    pool_free(rig.pool);
+    picture_pool_free(rig.pool);
     uv_thread_join(&opener);
     assert_int_equal(rig.n_done, 0);
     rig_run(&rig, 3);
