@@ -119,26 +119,38 @@ static void leave(struct grpc_watch *watch) {
     *at = watch->next;
 }
 
-static void watch_begin(struct grpc_call *call, struct error *err) {
+/* Returns: NULL with `err` filled. */
+static struct grpc_watch *watch_new(struct grpc_call *call, struct error *err) {
     struct grpc_watch *watch = arena_calloc(call->arena, 1, sizeof *watch);
+    struct grpc_watchers *watchers = watchers_of(call);
     struct str service;
-    enum status st = watch ? read_service(call->message->data, &service, err)
-                           : error_set(err, ST_NO_MEMORY, "no memory for the call");
-    if (st == ST_OK) {
-        watch->service = arena_dup(call->arena, service);
-        watch->watchers = watchers_of(call);
-        watch->call = call;
-        if (!watch->service.ptr || !watch->watchers) {
-            st = error_set(err, ST_NO_MEMORY, "no memory for the call");
-        }
+    if (!watch || !watchers) {
+        error_set(err, ST_NO_MEMORY, "no memory for the call");
+        return NULL;
     }
+    if (read_service(call->message->data, &service, err) != ST_OK) {
+        return NULL;
+    }
+    watch->service = arena_dup(call->arena, service);
+    if (!watch->service.ptr) {
+        error_set(err, ST_NO_MEMORY, "no memory for the call");
+        return NULL;
+    }
+    watch->call = call;
+    watch->watchers = watchers;
+    watch->next = watchers->first;
+    watchers->first = watch;
+    return watch;
+}
+
+static void watch_begin(struct grpc_call *call) {
+    struct error err;
+    struct grpc_watch *watch = watch_new(call, &err);
     grpc_message_free(call->message);
-    if (st != ST_OK) {
-        grpc_finish(call, err);
+    if (!watch) {
+        grpc_finish(call, &err);
         return;
     }
-    watch->next = watch->watchers->first;
-    watch->watchers->first = watch;
     call->user = watch;
     tell(watch);
 }
@@ -152,7 +164,7 @@ static void step_watch(struct grpc_call *call, enum grpc_event event) {
         grpc_read(call);
         break;
     case GRPC_MESSAGE:
-        watch_begin(call, &err);
+        watch_begin(call);
         break;
     case GRPC_HALF_CLOSE: /* before any message */
         error_set(&err, ST_BAD_REQUEST, "this method takes one message, got none");
