@@ -26,7 +26,7 @@ static bool param_eq(const sluice_param *a, const sluice_param *b) {
     case SLUICE_PARAM_UINT64:
         return a->uint64 == b->uint64;
     case SLUICE_PARAM_DOUBLE:
-        return memcmp(&a->number, &b->number, sizeof a->number) == 0;
+        return a->number == b->number;
     case SLUICE_PARAM_STRING:
         return str_eq(str_make(a->string, a->string_bytes), str_make(b->string, b->string_bytes));
     }
