@@ -14,7 +14,7 @@ import time
 import numpy
 
 from ask import Client
-from draw import bad, bold, dim, good, rows
+from draw import bad, bold, dim, good, png, rows
 
 PICTURE_COLUMNS = 16
 PER_ROW = 4
@@ -100,6 +100,7 @@ def main(program, model, heldout):
     pictures, labels = data["images"].astype(numpy.float32), data["labels"]
     digit = pathlib.Path(model).with_name("digit.npy")
     numpy.save(digit, pictures[:1])
+    digit.with_suffix(".png").write_bytes(png((pictures[0].reshape(8, 8) / 16).tolist(), 20))
     server = Server(program, model)
     try:
         client = Client("127.0.0.1", server.port, "digits")

@@ -1,8 +1,10 @@
 """Draws small grey pictures in a terminal: two pixels a character, in greys where the terminal has
-colours and in shades of ink where it has not."""
+colours and in shades of ink where it has not. And large ones into files."""
 
 import os
+import struct
 import sys
+import zlib
 
 SHADES = " .:-=+*#%@"
 
@@ -32,6 +34,17 @@ def rows_in_ink(picture):
 def rows(picture):
     """The lines of a picture (rows of numbers from 0 to 1), all of the same visible width."""
     return list(rows_in_colour(picture) if has_colour() else rows_in_ink(picture))
+
+
+def png(picture, zoom):
+    """A picture (rows of numbers from 0 to 1), each pixel so many wide and high, as a PNG file."""
+    def chunk(name, data):
+        return struct.pack("!I", len(data)) + name + data + struct.pack("!I", zlib.crc32(name + data))
+    lines = [bytes([round(value * 255) for value in row for _ in range(zoom)]) for row in picture]
+    data = b"".join(b"\0" + line for line in lines for _ in range(zoom))
+    head = struct.pack("!IIBBBBB", len(lines[0]), len(lines) * zoom, 8, 0, 0, 0, 0)
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(data))
+            + chunk(b"IEND", b""))
 
 
 def bold(text):

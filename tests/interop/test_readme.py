@@ -58,7 +58,7 @@ def test_the_demo_shows_digits_in_three_forms_and_what_was_right(demo):
 def test_the_commands_of_the_readme(digits):
     url = f"http://{digits.address}"
     answers = []
-    for arguments in commands("infer"):
+    for arguments in commands("infer http:"):
         arguments = [here(argument).replace("http://127.0.0.1:8000", url) for argument in arguments]
         done = server.run("infer", *arguments)
         assert done.returncode == 0, done.stderr
@@ -66,6 +66,23 @@ def test_the_commands_of_the_readme(digits):
     outputs = json.loads(answers[0])["outputs"]
     assert {output["name"] for output in outputs} == {"probabilities", "label"}
     assert "curl -sS" in answers[1]
+
+
+def test_the_pictures_of_the_readme(demo, start_server, tmp_path):
+    """Its configuration, but for a port that may be taken."""
+    assert demo
+    flag, config = commands("serve --config")[0]
+    with open(os.path.join(server.ROOT, config), encoding="utf-8") as file:
+        text = here(file.read())
+    [url] = re.findall(r"tcp://\S+(?==digits)", text)
+    (tmp_path / "mip.yaml").write_text(text.replace(url, "tcp://127.0.0.1:0"))
+    running = start_server(flag, tmp_path / "mip.yaml")
+    [arguments] = commands("infer tcp:")
+    done = server.run("infer", *(here(argument).replace(url, running.mip_urls[0])
+                                 for argument in arguments))
+    assert done.returncode == 0, done.stderr
+    [probabilities, label] = json.loads(done.stdout)
+    assert list(probabilities)[0] == str(label) and len(probabilities) == 3
 
 
 def test_the_python_of_the_readme(digits):
