@@ -244,6 +244,8 @@ def test_while_its_model_loads(start_server, gate, tmp_path):  # noqa: F811
         connection.ping()
         assert connection.refusal(mip.infer_request([[mip.as_json(1)]])) == "INTERNAL"
         assert "still being loaded" in running.log_text()
+        malformed = mip.infer_request([[mip.as_json(1)]], batch=2)
+        assert connection.refusal(malformed) == "SHAPE"
         gate.open()
         running.wait_ready()
         assert connection.refusal(mip.infer_request([[mip.as_json(1)]])) == "INTERNAL"
