@@ -38,6 +38,7 @@ struct sluice_model {
 
 struct sluice_instance {
     sluice_model *model;
+    atomic_bool running; /* for tests whose execute looks whether it is called twice at once */
 };
 
 static inline void rig_pause(void) {
