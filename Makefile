@@ -106,7 +106,8 @@ asan: build-asan ## the whole suite under the address and undefined behaviour sa
 
 tsan: build-tsan ## the threaded part under the thread sanitizer
 	@$(SANITIZED) $(CTEST) $(BUILD)/tsan
-	@$(SANITIZED) SLUICE_BUILD=$(CURDIR)/$(BUILD)/tsan $(PYTEST) tests/scenario
+	@$(SANITIZED) SLUICE_BUILD=$(CURDIR)/$(BUILD)/tsan $(PYTEST) tests/scenario \
+		$(addprefix tests/interop/test_mip,.py _models.py _attacks.py _bad_times.py)
 
 fuzz: build-fuzz ## each fuzzer for FUZZ_SECONDS (600)
 	@$(SANITIZED) tools/run-fuzz $(BUILD)/fuzzing $(FUZZ_SECONDS)
