@@ -246,21 +246,27 @@ size_t pb_begin(struct buf *out, uint32_t number) {
     return out->len;
 }
 
-void pb_end(struct buf *out, size_t begun) {
+void pb_end_around(struct buf *out, size_t begun, size_t *cut, uint64_t n_elsewhere) {
     if (out->failed) {
         return;
     }
     size_t n_bytes = out->len - begun;
     char length[PB_MOST_VARINT_BYTES];
-    size_t more = put_varint(length, n_bytes) - 1;
+    size_t more = put_varint(length, n_bytes + n_elsewhere) - 1;
     if (more > 0) {
         if (!buf_reserve(out, more)) {
             return;
         }
         memmove(out->data + begun + more, out->data + begun, n_bytes);
         buf_advance(out, more);
+        *cut += more;
     }
     memcpy(out->data + begun - 1, length, more + 1);
+}
+
+void pb_end(struct buf *out, size_t begun) {
+    size_t cut = 0;
+    pb_end_around(out, begun, &cut, 0);
 }
 
 void pb_add_packed_i64(struct buf *out, uint32_t number, const int64_t *values, size_t n) {

@@ -35,7 +35,8 @@ struct pb_reader {
 };
 
 static inline struct pb_reader pb_read(struct str message) {
-    return (struct pb_reader){message.ptr, message.ptr + message.len, NULL};
+    const char *end = message.len > 0 ? message.ptr + message.len : message.ptr; /* may be NULL */
+    return (struct pb_reader){message.ptr, end, NULL};
 }
 
 /* The next field, in the order of the bytes; groups are passed over. Returns: false at the end, and
@@ -73,6 +74,9 @@ size_t pb_head_bytes(uint32_t number, uint64_t n_bytes);
 /* A nested message: what is appended between the two is its content. Returns: what pb_end wants. */
 size_t pb_begin(struct buf *out, uint32_t number);
 void pb_end(struct buf *out, size_t begun);
+/* The same where another `n_elsewhere` bytes of the content are not in `out` but sent from where
+ * they lie, at its offset *cut, behind `begun`; *cut moves with the content. */
+void pb_end_around(struct buf *out, size_t begun, size_t *cut, uint64_t n_elsewhere);
 /* A packed list of int64 (field left out when there are none). */
 void pb_add_packed_i64(struct buf *out, uint32_t number, const int64_t *values, size_t n);
 
