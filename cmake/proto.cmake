@@ -6,6 +6,7 @@ if(NOT CMAKE_SCRIPT_MODE_FILE)
         message(FATAL_ERROR "protoc was not found. tools/bootstrap build installs it.")
     endif()
     file(GLOB protos CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/proto/*.proto")
+    list(FILTER protos EXCLUDE REGEX "/ext_proc\\.proto$") # a service of the endpoint picker's
     set(descriptors "${CMAKE_BINARY_DIR}/proto/descriptors")
     file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/proto")
     add_custom_command(OUTPUT "${descriptors}.c"
