@@ -1,0 +1,123 @@
+/* A ProcessingRequest of envoy.service.ext_proc.v3.ExternalProcessor/Process: what a proxy says of
+ * one HTTP request and of the answer to it. Sans I/O, and without memory of its own: all that is
+ * given out are views of the message, and decoding looks at each of its bytes that counts, so that
+ * the functions behind it cannot fail.
+ *
+ * Field numbers are those of proto/ext_proc.proto (ours, wire-compatible). Fields come in any
+ * order, unknown ones are skipped, of several members of a oneof, and of a repeated single field,
+ * the last counts: it replaces, it is not merged, which no proxy needs.
+ *
+ * Clause: ext-proc, ProcessingRequest; the endpoint picker protocol, "Endpoint Subset". */
+#ifndef SLUICE_WIRE_EXT_PROC_H
+#define SLUICE_WIRE_EXT_PROC_H
+
+#include "base/status.h"
+#include "base/str.h"
+#include "wire/pb.h"
+
+enum ext_proc_kind {
+    EXT_PROC_NONE, /* none of these: of a proxy newer than this list, or of none */
+    EXT_PROC_REQUEST_HEADERS,
+    EXT_PROC_RESPONSE_HEADERS,
+    EXT_PROC_REQUEST_BODY,
+    EXT_PROC_RESPONSE_BODY,
+    EXT_PROC_REQUEST_TRAILERS,
+    EXT_PROC_RESPONSE_TRAILERS,
+};
+
+/* How a body is sent; the numbers are the protocol's. */
+enum ext_proc_body_mode {
+    EXT_PROC_BODY_NONE = 0,
+    EXT_PROC_BODY_STREAMED = 1,
+    EXT_PROC_BODY_BUFFERED = 2,
+    EXT_PROC_BODY_BUFFERED_PARTIAL = 3,
+    EXT_PROC_BODY_FULL_DUPLEX = 4,
+    EXT_PROC_BODY_GRPC = 5,
+    EXT_PROC_BODY_OTHER = 6, /* of a newer proxy; never sent */
+};
+
+struct ext_proc_config {
+    enum ext_proc_body_mode request_body, response_body;
+    bool sends_without_waiting; /* the body, not waiting for the answer to the headers */
+};
+
+struct ext_proc_request {
+    enum ext_proc_kind kind;
+    struct str fields; /* of headers and trailers, for ext_proc_header_next */
+    struct str body;
+    bool end_of_stream;       /* of headers: no body follows; of a body: this is its last */
+    bool end_without_message; /* of a body in mode GRPC: the end, and no empty message before it */
+    bool is_compressed;       /* of a body in mode GRPC: the message is */
+    bool observes;            /* observability_mode: no answer is wanted, none may be sent */
+    /* protocol_config comes with a stream's first message. There and empty: NONE, both ways, so
+     * nobody waits for a body. Not there: an older proxy, or not the first message. */
+    bool has_config;
+    struct ext_proc_config config;
+    struct str metadata; /* metadata_context, for ext_proc_metadata_find; empty most of the time */
+    struct str message;  /* all of it, for ext_proc_attribute_find */
+};
+
+/* Decodes. Structs nested deeper than EXT_PROC_MOST_DEPTH messages are refused wherever they are,
+ * strings must be UTF-8.
+ * Returns: ST_BAD_REQUEST (not protobuf), ST_BAD_FIELD (another type, not UTF-8), ST_TOO_DEEP.
+ * Owns: views of `message`. */
+enum { EXT_PROC_MOST_DEPTH = 100 };
+enum status ext_proc_request_decode(struct str message, struct ext_proc_request *out,
+                                    struct error *err) __attribute__((warn_unused_result));
+
+/* ---- headers and trailers -------------------------------------------------------------------- */
+
+struct ext_proc_header {
+    struct str key;   /* lower case, as proxies send it; ":path" and the like come first */
+    struct str value; /* raw_value, or value where that is empty: any bytes */
+};
+
+/* Goes through them, in order; one that repeats comes as often:
+ *
+ *     struct pb_reader headers = pb_read(request.fields);
+ *     while (ext_proc_header_next(&headers, &header)) …
+ *
+ * Returns: false behind the last. */
+bool ext_proc_header_next(struct pb_reader *headers, struct ext_proc_header *out);
+/* The value of the first of that name. Returns: ptr NULL where there is none. */
+struct str ext_proc_header_find(struct str fields, struct str key);
+
+/* ---- metadata and attributes ----------------------------------------------------------------- */
+
+enum ext_proc_value_kind {
+    EXT_PROC_ABSENT,
+    EXT_PROC_STRING,
+    EXT_PROC_LIST,
+    EXT_PROC_OTHER, /* a number, a bool, null, a Struct, or a Value that says nothing */
+};
+
+struct ext_proc_value {
+    enum ext_proc_value_kind kind;
+    struct str text; /* EXT_PROC_STRING */
+    struct str list; /* EXT_PROC_LIST, for ext_proc_list_next */
+};
+
+/* What filter_metadata[space][key] is. Clause: "Endpoint Subset": "envoy.lb.subset_hint",
+ * "x-gateway-destination-endpoint-subset". */
+struct ext_proc_value ext_proc_metadata_find(const struct ext_proc_request *request,
+                                             struct str space, struct str key);
+/* What attributes[space][key] is; proxies have one space, "envoy.filters.http.ext_proc". */
+struct ext_proc_value ext_proc_attribute_find(const struct ext_proc_request *request,
+                                              struct str space, struct str key);
+/* Goes through a list, begun with pb_read(value.list). Returns: false behind the last. */
+bool ext_proc_list_next(struct pb_reader *list, struct ext_proc_value *out);
+
+/* The same values as they are written: space, key, and a string or a list of strings. */
+struct ext_proc_entry {
+    struct str key;
+    struct str text;
+    const struct str *list; /* NULL: it is `text` */
+    size_t n_list;
+};
+struct ext_proc_space {
+    struct str name; /* "envoy.lb"; no two are the same */
+    const struct ext_proc_entry *entries;
+    size_t n_entries;
+};
+
+#endif
