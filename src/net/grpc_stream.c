@@ -177,6 +177,7 @@ static void end(struct grpc_stream *stream, const struct error *err) {
     bool whole = stream->answer == GRPC_ANSWER_NONE;
     if (err) {
         const char *text = err->text[0] ? err->text : status_text(err->status);
+        metric_add_error(METRIC_GRPC, err->status);
         stream->status = status_grpc(err->status);
         stream->message = arena_dup(stream->call.arena, str_of(text));
     }

@@ -139,6 +139,7 @@ void http_reply_error(struct http_exchange *exchange, const struct error *error,
     if (!type && net_call_spare(&call->base)) {
         type = error_print(call, call->base.spare, error, &piece);
     }
+    metric_add_error(METRIC_HTTP, error->status);
     if (status_http(error->status) >= 500) {
         log_event(LOG_DEBUG, "request failed", LOG_TEXT_OF("reason", error->text));
     }

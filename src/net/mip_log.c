@@ -34,6 +34,7 @@ void mip_log_error(const struct net_conn *conn, const struct error *err) {
     unsigned code = (unsigned)status_mip(err->status);
     char peer[ADDRESS_TEXT_BYTES];
     metric_add((enum metric)(METRIC_MIP_ERRORS_PROTOCOL + code), 1);
+    metric_add_error(METRIC_MIP, err->status);
     if (!log_enabled(LOG_WARNING) || !log_take(log)) {
         return;
     }

@@ -35,6 +35,7 @@ static void send_error(struct stream *stream, struct item *item, const struct er
     const struct v2_grpc_request *request = &item->infer.request;
     bool queued = item->infer.queued;
     struct buf out;
+    metric_add_error(METRIC_GRPC, err->status);
     buf_init(&out, item->infer.message->arena, 128);
     v2_grpc_stream_error_print(&out, err, request->infer.id, queued ? request->model : STR(""),
                                queued ? request->version : STR(""), queued ? 1 : -1);

@@ -187,7 +187,7 @@ def test_errors_carry_our_message(client):
 def test_what_is_not_served_says_so(client):
     for call in (client.get_model_repository_index, client.get_cuda_shared_memory_status,
                  client.get_log_settings, client.get_system_shared_memory_status,
-                 client.get_inference_statistics, client.get_trace_settings,
+                 client.get_trace_settings,
                  lambda: client.load_model("id_fp32"), lambda: client.unload_model("id_fp32")):
         with pytest.raises(InferenceServerException) as caught:
             call()

@@ -1,0 +1,118 @@
+/* The statistics extension over gRPC: ModelStatistics. Field numbers are those of
+ * proto/grpc_service.proto; what is 0 is left out, as proto3 has it. */
+#include "model/statistics.h"
+#include "serve/grpc_method.h"
+#include "wire/pb.h"
+#include "wire/v2_grpc.h"
+
+enum { MODEL_STATS = 1 }; /* of ModelStatisticsResponse */
+
+/* ModelStatistics */
+enum {
+    NAME = 1,
+    VERSION = 2,
+    LAST_INFERENCE = 3,
+    INFERENCE_COUNT = 4,
+    EXECUTION_COUNT = 5,
+    INFERENCE_STATS = 6,
+    BATCH_STATS = 7,
+};
+
+/* InferStatistics; there is no cache of answers, so nothing is hit or missed */
+enum {
+    SUCCESS = 1,
+    FAIL = 2,
+    QUEUE = 3,
+    COMPUTE_INPUT = 4,
+    COMPUTE_INFER = 5,
+    COMPUTE_OUTPUT = 6,
+    CACHE_HIT = 7,
+    CACHE_MISS = 8,
+};
+
+/* InferBatchStatistics */
+enum { BATCH_SIZE = 1, BATCH_INPUT = 2, BATCH_INFER = 3, BATCH_OUTPUT = 4 };
+
+/* StatisticDuration */
+enum { COUNT = 1, NS = 2 };
+
+static void add_number(struct buf *out, uint32_t field, uint64_t value) {
+    if (value > 0) {
+        pb_add_varint(out, field, value);
+    }
+}
+
+static void add_time(struct buf *out, uint32_t field, uint64_t count, uint64_t ns) {
+    size_t at = pb_begin(out, field);
+    add_number(out, COUNT, count);
+    add_number(out, NS, ns);
+    pb_end(out, at);
+}
+
+static void add_requests(struct buf *out, const struct model_statistics *statistics) {
+    uint64_t n = statistics->success.count;
+    size_t at = pb_begin(out, INFERENCE_STATS);
+    add_time(out, SUCCESS, n, statistics->success.ns);
+    add_time(out, FAIL, statistics->fail.count, statistics->fail.ns);
+    add_time(out, QUEUE, n, statistics->queue.ns);
+    add_time(out, COMPUTE_INPUT, n, statistics->compute.input_ns);
+    add_time(out, COMPUTE_INFER, n, statistics->compute.infer_ns);
+    add_time(out, COMPUTE_OUTPUT, n, statistics->compute.output_ns);
+    add_time(out, CACHE_HIT, 0, 0);
+    add_time(out, CACHE_MISS, 0, 0);
+    pb_end(out, at);
+}
+
+static void add_batches(struct buf *out, struct model_version *version) {
+    struct statistics_batch *batches;
+    size_t n = model_version_batches(version, out->arena, &batches);
+    for (size_t i = 0; i < n; i++) {
+        const struct statistics_batch *batch = &batches[i];
+        size_t at = pb_begin(out, BATCH_STATS);
+        add_number(out, BATCH_SIZE, batch->size);
+        add_time(out, BATCH_INPUT, batch->count, batch->compute.input_ns);
+        add_time(out, BATCH_INFER, batch->count, batch->compute.infer_ns);
+        add_time(out, BATCH_OUTPUT, batch->count, batch->compute.output_ns);
+        pb_end(out, at);
+    }
+}
+
+static void add_version(void *cookie, struct model_version *version) {
+    struct buf *out = cookie;
+    const struct model_spec *spec = model_version_spec(version);
+    struct model_statistics statistics;
+    model_version_statistics(version, &statistics);
+    size_t at = pb_begin(out, MODEL_STATS);
+    pb_add_string(out, NAME, spec->name);
+    pb_add_string(out, VERSION, spec->version_text);
+    add_number(out, LAST_INFERENCE, statistics.last_inference_ms);
+    add_number(out, INFERENCE_COUNT, statistics.n_inferences);
+    add_number(out, EXECUTION_COUNT, statistics.n_executions);
+    add_requests(out, &statistics);
+    add_batches(out, version);
+    pb_end(out, at);
+}
+
+static enum status answer(struct grpc_api *api, struct grpc_call *call, struct str message,
+                          struct buf *out, struct error *err) {
+    struct str name, version;
+    enum status st = v2_grpc_named_decode(call->arena, message, &name, &version, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    st = repository_visit_ready(api->options.repository, name,
+                                version.len > 0 ? version : str_make(NULL, 0), add_version, out,
+                                err);
+    /* As the reference server has it, for an unknown name too. */
+    return st == ST_OK ? ST_OK : (err->status = ST_BAD_REQUEST);
+}
+
+const struct grpc_row *grpc_stats_rows(size_t *n) {
+    static const struct grpc_row rows[] = {
+        {.path = "/inference.GRPCInferenceService/ModelStatistics",
+         .group = KEYS_METADATA,
+         .answer = answer},
+    };
+    *n = sizeof rows / sizeof rows[0];
+    return rows;
+}
