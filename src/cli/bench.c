@@ -69,6 +69,24 @@ static enum status report(struct bench_command *command, struct error *err) {
     return status;
 }
 
+/* From what is asked for to what came of it. */
+static enum status run_all(struct bench_command *command, struct error *err) {
+    struct tls_client_options options = bench_tls_options(&command->settings.options);
+    struct tls_client *tls;
+    enum status status = tls_client_new(&options, &command->settings.server, &tls, err);
+    if (status == ST_OK) {
+        status = bench_call_make(command->arena, &command->settings, tls, &command->call, err);
+    }
+    if (status == ST_OK) {
+        status = run_load(command, err);
+    }
+    if (status == ST_OK) {
+        status = report(command, err);
+    }
+    tls_client_free(tls);
+    return status;
+}
+
 static int fail(enum status status, const struct error *err) {
     fprintf(stderr, "sluice bench: %s\n", err->text);
     return status == ST_BAD_CONFIG ? EXIT_CODE_USAGE : EXIT_CODE_FAILED;
@@ -88,13 +106,7 @@ int cli_bench(int argc, char **argv) {
     if (code != COMMAND_GO_ON) {
         goto out;
     }
-    enum status status = bench_call_make(arena, &command->settings, &command->call, &err);
-    if (status == ST_OK) {
-        status = run_load(command, &err);
-    }
-    if (status == ST_OK) {
-        status = report(command, &err);
-    }
+    enum status status = run_all(command, &err);
     code = status != ST_OK                         ? fail(status, &err)
            : bench_all_succeeded(&command->result) ? EXIT_CODE_OK
                                                    : EXIT_CODE_FAILED;

@@ -24,10 +24,12 @@ const struct bench_protocol *bench_protocol_find(const char *url) {
 }
 
 enum status bench_call_make(struct arena *arena, const struct bench_settings *settings,
-                            struct bench_call *out, struct error *err) {
+                            const struct tls_client *tls, struct bench_call *out,
+                            struct error *err) {
     const struct bench_options *options = &settings->options;
     *out = (struct bench_call){.protocol = bench_protocol_find(options->url),
                                .url = options->url,
+                               .tls = tls,
                                .timeout_ns = options->timeout_ns,
                                .ping = options->ping,
                                .batch = options->batch,
@@ -37,8 +39,8 @@ enum status bench_call_make(struct arena *arena, const struct bench_settings *se
                                .platform = ""};
     if (!out->protocol) {
         return error_set(err, ST_BAD_CONFIG,
-                         "%s: expected http://HOST:PORT, http+unix:/path, tcp://HOST:PORT or "
-                         "unix:///path",
+                         "%s: expected http://HOST:PORT, https://HOST:PORT, http+unix:/path, "
+                         "tcp://HOST:PORT or unix:///path",
                          options->url);
     }
     return out->protocol->prepare(arena, settings, out, err);
@@ -51,7 +53,15 @@ enum status bench_client_open(const struct bench_call *call, void **connection, 
                                      .connect_timeout_ns = call->timeout_ns,
                                      .timeout_ns = call->timeout_ns,
                                      .max_answer_bytes = BENCH_MAX_ANSWER_BYTES};
+    sluice_client_transport transport;
     struct client *client;
+    if (call->tls) {
+        if (!tls_transport_new(call->tls, &transport)) {
+            return error_set(err, ST_NO_MEMORY, "no memory for a connection");
+        }
+        options.transport = &transport;
+        options.transport_free = tls_transport_free;
+    }
     enum status status = client_new(&options, &client, err);
     *connection = client;
     return status;

@@ -45,6 +45,7 @@ struct bench_protocol {
 struct bench_call {
     const struct bench_protocol *protocol;
     const char *url;
+    const struct tls_client *tls; /* NULL: without */
     uint64_t timeout_ns;
     bool ping;
     uint64_t batch;
@@ -63,9 +64,10 @@ extern const struct bench_protocol bench_protocol_v2, bench_protocol_mip;
 
 /* The protocol of a URL. Returns: NULL where there is none. */
 const struct bench_protocol *bench_protocol_find(const char *url);
-/* Makes the call that the settings ask for. Returns: as `prepare`. Owns: in `arena`. */
+/* Makes the call that the settings ask for; `tls` is NULL for a URL without. Returns: as `prepare`.
+ * Owns: in `arena`; `tls` outlives the call. */
 enum status bench_call_make(struct arena *arena, const struct bench_settings *settings,
-                            struct bench_call *out, struct error *err)
+                            const struct tls_client *tls, struct bench_call *out, struct error *err)
     __attribute__((warn_unused_result));
 /* Sends it once, waits for the answer, and reads through it. *latency_ns includes connecting.
  * Returns: ST_REFUSED, ST_BAD_ANSWER, ST_IO and others with the message. */

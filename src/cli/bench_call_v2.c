@@ -173,7 +173,7 @@ static enum status v2_take(void *connection, const struct bench_call *call, bool
 
 const struct bench_protocol bench_protocol_v2 = {
     .name = "KServe v2 over HTTP",
-    .schemes = "http http+unix ",
+    .schemes = "http https http+unix ",
     .prepare = v2_prepare,
     .open = bench_client_open,
     .close = bench_client_close,

@@ -7,7 +7,6 @@
 
 #include "cli/command.h"
 #include "cli/infer_mip_items.h"
-#include "cli/server_url.h"
 #include "cli/shell.h"
 
 static const struct option rows[] = {
@@ -113,12 +112,16 @@ static enum status check_flags(const struct bench_settings *settings, const stru
 static enum status check(struct bench_settings *settings, const struct options *given,
                          struct error *err) {
     const struct bench_options *options = &settings->options;
-    struct client_url server;
-    enum status status = server_url_parse(given->arena, options->url, &server, err);
+    struct tls_client_options tls = bench_tls_options(options);
+    struct client_url *server = &settings->server;
+    enum status status = client_url_parse(given->arena, str_of(options->url), server, err);
+    if (status == ST_OK) {
+        status = tls_client_check(&tls, server, err);
+    }
     if (status != ST_OK) {
         return status;
     }
-    settings->mip = server.protocol == CLIENT_MIP;
+    settings->mip = server->protocol == CLIENT_MIP;
     if (options->arrival != 0 && !options->rate) {
         return error_set(err, ST_BAD_CONFIG, "--arrival is for --rate");
     }

@@ -7,6 +7,7 @@
 
 #include "cli/bench_plan.h"
 #include "cli/options.h"
+#include "cli/tls_client.h"
 
 enum bench_form { BENCH_FORM_BINARY, BENCH_FORM_JSON, BENCH_FORM_RAW };
 enum bench_data { BENCH_DATA_RANDOM, BENCH_DATA_ZEROS };
@@ -20,11 +21,16 @@ struct bench_options {
 
 struct bench_settings {
     struct bench_options options;
-    bool mip; /* the URL is one of MIP */
+    struct client_url server; /* the URL's parts */
+    bool mip;                 /* the URL is one of MIP */
     struct bench_plan plan;
     struct str command_line; /* as a shell would take it */
 };
 
+static inline struct tls_client_options bench_tls_options(const struct bench_options *options) {
+    return (struct tls_client_options){options->cacert, options->cert, options->key,
+                                       options->insecure};
+}
 /* Reads the arguments; as serve_settings_read. */
 int bench_settings_read(int argc, char **argv, struct arena *arena, struct bench_settings *out);
 

@@ -62,6 +62,8 @@ static void taken(void **state) {
         "tcp://h:1|--text|a|--json-item|1|--inputs|2",
         "tcp://h:1|--image|f|--batch|8",
         "http://h|m|--json|-|--html|x",
+        "https://h|m|--cacert|f|--cert|c|--key|k",
+        "https://h|m|--insecure",
     };
     for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++) {
         struct arena *arena = arena_new(NULL, 0);
@@ -79,8 +81,9 @@ static void usage(void **state) {
         "http://h", /* no model */
         "h|m",
         "ftp://h|m",
-        "https://h|m",          /* no TLS on the command line */
-        "tcp://h:1|m|--text|a", /* MIP has no names */
+        "http://h|m|--cacert|f", /* there is no TLS */
+        "https://h|m|--key|f",   /* whose? */
+        "tcp://h:1|m|--text|a",  /* MIP has no names */
         "tcp://h:1",
         "http://h|m|--ping",
         "http://h|--ping|--batch|2",

@@ -59,8 +59,23 @@ static void print_data(struct buf *out, struct str body, const char *body_file) 
     }
 }
 
+static void print_file(struct buf *out, const char *flag, const char *path) {
+    if (path) {
+        buf_printf(out, " --%s ", flag);
+        shell_word_print(out, str_of(path));
+    }
+}
+
+static void print_tls(struct buf *out, const struct tls_client_options *tls) {
+    print_file(out, "cacert", tls->cacert);
+    print_file(out, "cert", tls->cert);
+    print_file(out, "key", tls->key);
+    buf_add_str(out, tls->insecure ? STR(" --insecure") : STR(""));
+}
+
 void curl_command_print(struct buf *out, const struct client_url *url,
-                        const struct client_request *request, const char *body_file) {
+                        const struct tls_client_options *tls, const struct client_request *request,
+                        const char *body_file) {
     struct str body = body_file ? STR("") : body_of(request, out->arena);
     if (!body_file && !is_text(body)) {
         shell_printf_print(out, body);
@@ -71,10 +86,11 @@ void curl_command_print(struct buf *out, const struct client_url *url,
         buf_add_str(out, STR(" --unix-socket "));
         shell_word_print(out, url->path);
     }
+    print_tls(out, tls);
     print_fields(out, request->head);
     print_data(out, body, body_file);
     buf_add_str(out, STR(" \\\n  "));
-    shell_word_print(out, arena_printf(out->arena, "http://%.*s%.*s", STR_ARG(url->authority),
-                                       STR_ARG(request->path)));
+    shell_word_print(out, arena_printf(out->arena, "%s://%.*s%.*s", url->is_tls ? "https" : "http",
+                                       STR_ARG(url->authority), STR_ARG(request->path)));
     buf_add_char(out, '\n');
 }

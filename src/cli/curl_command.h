@@ -4,11 +4,14 @@
 #define SLUICE_CLI_CURL_COMMAND_H
 
 #include "base/buf.h"
+#include "cli/tls_client.h"
 #include "client/client_v2.h"
 
 /* Appends the command and a line break. The body is read from `body_file`; NULL: it is part of the
- * command, as text where it is such, else through printf. */
+ * command, as text where it is such, else through printf. `tls` is said in curl's words, which are
+ * ours. */
 void curl_command_print(struct buf *out, const struct client_url *url,
-                        const struct client_request *request, const char *body_file);
+                        const struct tls_client_options *tls, const struct client_request *request,
+                        const char *body_file);
 
 #endif

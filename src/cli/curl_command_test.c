@@ -18,28 +18,39 @@ static void commands(void **state) {
         const char *url;
         struct str body;
         const char *body_file, *command;
+        struct tls_client_options tls;
     } rows[] = {
+        {"https://h/b",
+         {"{}", 2},
+         NULL,
+         "curl -sS --http1.1 --cacert 'a b' --cert 'c' --key 'k' --insecure \\\n  -H 'A: b' \\\n"
+         "  -H 'Accept:' -H 'Expect:' \\\n  --data-binary '{}' \\\n  'https://h/p'\n",
+         {"a b", "c", "k", true}},
         {"http://h:8000/b",
          {"{\"a\":1}", 7},
          NULL,
          "curl -sS --http1.1 \\\n  -H 'A: b' \\\n  -H 'Accept:' -H 'Expect:' \\\n"
-         "  --data-binary '{\"a\":1}' \\\n  'http://h:8000/p'\n"},
+         "  --data-binary '{\"a\":1}' \\\n  'http://h:8000/p'\n",
+         {0}},
         {"http+unix:/run/x",
          {"-\0%\\'\xff", 6},
          NULL,
          "printf '\\055\\000\\045\\134\\047\\377' |\ncurl -sS --http1.1 --unix-socket '/run/x' "
          "\\\n  -H 'A: b' \\\n  -H 'Accept:' -H 'Expect:' \\\n  --data-binary @- \\\n"
-         "  'http://localhost/p'\n"},
+         "  'http://localhost/p'\n",
+         {0}},
         {"http://h",
          {"@etc", 4},
          NULL,
          "printf '@etc' |\ncurl -sS --http1.1 \\\n  -H 'A: b' \\\n  -H 'Accept:' -H 'Expect:' \\\n"
-         "  --data-binary @- \\\n  'http://h/p'\n"},
+         "  --data-binary @- \\\n  'http://h/p'\n",
+         {0}},
         {"http://h",
          {"x", 1},
          "a b",
          "curl -sS --http1.1 \\\n  -H 'A: b' \\\n  -H 'Accept:' -H 'Expect:' \\\n"
-         "  --data-binary '@a b' \\\n  'http://h/p'\n"},
+         "  --data-binary '@a b' \\\n  'http://h/p'\n",
+         {0}},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         struct arena *arena = arena_new(NULL, 0);
@@ -53,7 +64,7 @@ static void commands(void **state) {
         struct buf out;
         buf_init(&out, arena, 0);
         assert_int_equal(client_url_parse(arena, str_of(rows[i].url), &url, &err), ST_OK);
-        curl_command_print(&out, &url, &request, rows[i].body_file);
+        curl_command_print(&out, &url, &rows[i].tls, &request, rows[i].body_file);
         buf_add_char(&out, '\0');
         assert_string_equal(out.data, rows[i].command);
         arena_free(arena);

@@ -8,10 +8,13 @@
 #include "cli/infer_print.h"
 #include "cli/infer_save.h"
 #include "cli/shell.h"
+#include "cli/tls_client.h"
 
 struct infer_run {
     struct arena *arena;
     const struct infer_settings *settings;
+    struct tls_client *tls; /* NULL: without */
+    struct tls_transport *transport;
     struct client *client;
     struct client_infer call;
 };
@@ -20,12 +23,31 @@ static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory");
 }
 
+static struct tls_client_options tls_of(const struct infer_settings *settings) {
+    return (struct tls_client_options){settings->cacert, settings->cert, settings->key,
+                                       settings->insecure};
+}
+
 static enum status open_client(struct infer_run *run, struct error *err) {
     struct client_options options = {.url = str_of(run->settings->url),
                                      .connect_timeout_ns = CLIENT_CONNECT_TIMEOUT_NS,
                                      .timeout_ns = run->settings->timeout_ns,
                                      .max_answer_bytes = run->settings->max_answer_size};
-    return client_new(&options, &run->client, err);
+    struct tls_client_options tls = tls_of(run->settings);
+    sluice_client_transport functions;
+    enum status status = tls_client_new(&tls, &run->settings->server, &run->tls, err);
+    if (status == ST_OK && run->tls) {
+        run->transport = tls_transport_new(run->tls, &functions);
+        options.transport = &functions;
+        status = run->transport ? ST_OK : no_memory(err);
+    }
+    return status == ST_OK ? client_new(&options, &run->client, err) : status;
+}
+
+static void close_client(struct infer_run *run) {
+    client_free(run->client);
+    tls_transport_free(run->transport);
+    tls_client_free(run->tls);
 }
 
 static enum status make_call(struct infer_run *run, struct error *err) {
@@ -71,7 +93,8 @@ static void print_request(struct buf *out, const struct infer_run *run,
                              "to a file, and the curl command that sends it is shown.\n"));
         return;
     }
-    curl_command_print(out, client_url(run->client), request, body_file);
+    struct tls_client_options tls = tls_of(run->settings);
+    curl_command_print(out, client_url(run->client), &tls, request, body_file);
 }
 
 static enum status dry_run(struct infer_run *run, struct error *err) {
@@ -118,6 +141,6 @@ enum status infer_http(struct arena *arena, const struct infer_settings *setting
     if (status == ST_OK) {
         status = settings->dry_run ? dry_run(&run, err) : send_call(&run, err);
     }
-    client_free(run.client);
+    close_client(&run);
     return status;
 }

@@ -7,7 +7,7 @@
 
 #include "cli/command.h"
 #include "cli/infer_mip_items.h"
-#include "cli/server_url.h"
+#include "cli/tls_client.h"
 
 static const struct option options[] = {
 #define OPTION(field, name, alias, type, value, unit, min, max, group, help)                       \
@@ -37,6 +37,7 @@ static const char epilog[] =
     "  make-image | sluice infer http+unix:/run/sluice.sock digits --input image=- \\\n"
     "      --format npy -o probabilities.npy\n"
     "  sluice infer http://127.0.0.1:8000 digits --input image=@seven.json --dry-run\n"
+    "  sluice infer https://models:8443 digits --cacert ca.pem --input image=@seven.npy\n"
     "\n"
     "  sluice infer tcp://127.0.0.1:9000 --image seven.jpg --image two.png\n"
     "  sluice infer tcp://127.0.0.1:9000 --json '[1,2]' --json '[3,4]' --inputs 2\n"
@@ -143,7 +144,12 @@ static enum status check_files(const struct infer_settings *settings, struct err
 static enum status check(struct infer_settings *settings, const struct options *given,
                          struct error *err) {
     struct client_url *server = &settings->server;
-    enum status status = server_url_parse(given->arena, settings->url, server, err);
+    struct tls_client_options tls = {settings->cacert, settings->cert, settings->key,
+                                     settings->insecure};
+    enum status status = client_url_parse(given->arena, str_of(settings->url), server, err);
+    if (status == ST_OK) {
+        status = tls_client_check(&tls, server, err);
+    }
     if (status == ST_OK) {
         status = check_flags(given, server, err);
     }

@@ -16,6 +16,7 @@
 #include "cli/command.h"
 #include "cli/ping_report.h"
 #include "cli/ping_settings.h"
+#include "cli/tls_client.h"
 #include "loop/clock.h"
 #include "sluice/client.h"
 
@@ -24,6 +25,9 @@ struct ping_run {
     struct error url; /* its text: the URL as it can be printed */
     struct ping_report report;
     struct buf out;
+    struct tls_client *tls; /* NULL: without */
+    struct tls_transport *transport;
+    sluice_client_transport functions;
     sluice_client *client;
     sigset_t signals;
     int signal_fd;
@@ -49,13 +53,28 @@ static void wait_for(struct ping_run *run, int fd, short events, uint64_t timeou
     run->interrupted = (fds[0].revents & POLLIN) != 0;
 }
 
+/* ---- TLS ------------------------------------------------------------------------------------- */
+
+static enum status open_tls(struct ping_run *run, struct error *err) {
+    const struct ping_settings *settings = &run->settings;
+    struct tls_client_options options = {settings->cacert, settings->cert, settings->key,
+                                         settings->insecure};
+    enum status status = tls_client_new(&options, &settings->server, &run->tls, err);
+    if (status == ST_OK && run->tls) {
+        run->transport = tls_transport_new(run->tls, &run->functions);
+        status = run->transport ? ST_OK : error_set(err, ST_NO_MEMORY, "no memory for TLS");
+    }
+    return status;
+}
+
 /* ---- one ping -------------------------------------------------------------------------------- */
 
 static sluice_client_status open_client(struct ping_run *run, sluice_client_error *error) {
     sluice_client_options options = {.size = sizeof(options),
                                      .url = run->settings.url,
                                      .connect_timeout_ns = run->settings.timeout_ns,
-                                     .timeout_ns = run->settings.timeout_ns};
+                                     .timeout_ns = run->settings.timeout_ns,
+                                     .transport = run->transport ? &run->functions : NULL};
     sluice_client_close(run->client);
     return sluice_client_open(&options, &run->client, error);
 }
@@ -155,6 +174,10 @@ static int fail(const char *why) {
 
 static int run_all(struct ping_run *run) {
     sluice_client_error error = {0};
+    struct error err;
+    if (open_tls(run, &err) != ST_OK) {
+        return fail(err.text);
+    }
     error_set(&run->url, ST_OK, "%s", run->settings.url);
     run->report = (struct ping_report){.json = run->settings.json, .url = run->url.text};
     if (open_client(run, &error) != SLUICE_CLIENT_OK) {
@@ -187,6 +210,8 @@ int cli_ping(int argc, char **argv) {
         code = run_all(&run);
     }
     sluice_client_close(run.client);
+    tls_transport_free(run.transport);
+    tls_client_free(run.tls);
     arena_free(arena);
     return code;
 }

@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 #include "cli/command.h"
-#include "cli/server_url.h"
+#include "cli/tls_client.h"
 
 static const struct option options[] = {
 #define OPTION(field, name, alias, type, value, unit, min, max, group, help)                       \
@@ -53,7 +53,10 @@ int ping_settings_read(int argc, char **argv, struct arena *arena, struct ping_s
     if (code != COMMAND_GO_ON) {
         return code;
     }
-    return server_url_parse(arena, out->url, &out->server, &err) == ST_OK
-               ? COMMAND_GO_ON
-               : command_usage_error(&set, &err);
+    struct tls_client_options tls = {out->cacert, out->cert, out->key, out->insecure};
+    enum status status = client_url_parse(arena, str_of(out->url), &out->server, &err);
+    if (status == ST_OK) {
+        status = tls_client_check(&tls, &out->server, &err);
+    }
+    return status == ST_OK ? COMMAND_GO_ON : command_usage_error(&set, &err);
 }

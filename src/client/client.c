@@ -14,6 +14,12 @@ static enum status no_memory(struct error *err) {
 
 /* ---- new and free ---------------------------------------------------------------------------- */
 
+static void free_transport(const struct client_options *options, void *context) {
+    if (options->transport_free) {
+        options->transport_free(context);
+    }
+}
+
 static enum status check_transport(const struct client *client, struct error *err) {
     const sluice_client_transport *transport = client->options.transport;
     if (!transport && client->url.is_tls) {
@@ -43,11 +49,14 @@ static enum status make_session(struct client *client, struct error *err) {
 enum status client_new(const struct client_options *options, struct client **out,
                        struct error *err) {
     struct client *client = calloc(1, sizeof(*client));
+    void *transport_context = options->transport ? options->transport->context : NULL;
     *out = NULL;
     if (!client) {
+        free_transport(options, transport_context);
         return no_memory(err);
     }
     client->options = *options;
+    client->transport_context = transport_context;
     client->connection.fd = -1;
     client->arena = arena_new(NULL, 0);
     enum status status = client->arena
@@ -78,6 +87,7 @@ void client_free(struct client *client) {
     http_session_free(client->http);
     mip_session_free(client->mip);
     arena_free(client->arena);
+    free_transport(&client->options, client->transport_context);
     free(client);
 }
 

@@ -34,6 +34,8 @@ struct client_options {
     uint64_t idle_timeout_ns;                 /* without a byte moving, once connected; 0: none */
     uint64_t max_answer_bytes;                /* the body or payload of an answer */
     const sluice_client_transport *transport; /* copied; NULL: the socket itself */
+    void (*transport_free)(void *context);    /* when the client is freed, or not made; may be
+                                                 NULL */
 };
 
 /* Makes a client; connects when the first exchange needs it. Returns: ST_BAD_CONFIG for the URL. */

@@ -16,6 +16,7 @@ struct client {
     struct arena *arena; /* of the URL */
     struct client_url url;
     struct client_options options;
+    void *transport_context; /* for options.transport_free */
     struct client_connection connection;
     struct session *session;   /* one of these two */
     struct http_session *http; /* NULL: the URL is of MIP */
