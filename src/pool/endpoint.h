@@ -1,0 +1,63 @@
+/* A model server that requests may be sent to, as long as a pool or a request knows it. It is one
+ * object for as long as its address is wanted: when the pool's configuration changes it stays, with
+ * its count of requests and its state.
+ *
+ * Thread: the atomics are written under the pool's lock and may be read by any thread that holds a
+ * snapshot with the endpoint, or a ticket for it; the fields below them are the pool's. */
+#ifndef SLUICE_POOL_ENDPOINT_H
+#define SLUICE_POOL_ENDPOINT_H
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "pool/endpoint_address.h"
+#include "pool/ranking.h"
+
+/* What a choice looks at, in one number: the lower the better.
+ *     requests in flight                     ready
+ *     requests in flight + ENDPOINT_REFUSED  ready, but it just refused a connection
+ *     ENDPOINT_OUT                           not ready, or no longer in the pool */
+#define ENDPOINT_REFUSED UINT32_C(0x80000000)
+#define ENDPOINT_OUT UINT32_MAX
+
+struct endpoint {
+    alignas(64) struct ranked ranked; /* first: a ranked is cast to its endpoint */
+    _Atomic uint32_t rank;
+    _Atomic uint32_t in_flight; /* requests that were sent there and have not ended */
+    _Atomic uint64_t n_picked;  /* in all */
+
+    bool wanted;         /* in the pool's newest snapshot */
+    bool ready;          /* as checks say; true without checks */
+    bool refused;        /* in the pool's list of those that refused a connection */
+    uint64_t refused_ns; /* until when that counts */
+    struct endpoint *refused_before, *refused_after;
+    _Atomic uint32_t n_snapshots; /* that it is in; without any it is only reached by tickets */
+
+    struct endpoint_address address;
+    uint32_t text_len;
+    char text[ENDPOINT_TEXT_BYTES]; /* "10.0.0.1:8000", NUL-terminated */
+};
+
+static inline struct str endpoint_text(const struct endpoint *endpoint) {
+    return str_make(endpoint->text, endpoint->text_len);
+}
+static inline uint32_t endpoint_rank(const struct endpoint *endpoint) {
+    return atomic_load_explicit(&endpoint->rank, memory_order_relaxed);
+}
+static inline uint32_t endpoint_in_flight(const struct endpoint *endpoint) {
+    return atomic_load_explicit(&endpoint->in_flight, memory_order_relaxed);
+}
+static inline uint64_t endpoint_n_picked(const struct endpoint *endpoint) {
+    return atomic_load_explicit(&endpoint->n_picked, memory_order_relaxed);
+}
+/* In the pool, and ready. */
+static inline bool endpoint_is_ready(const struct endpoint *endpoint) {
+    return endpoint_rank(endpoint) != ENDPOINT_OUT;
+}
+static inline bool endpoint_is_refused(const struct endpoint *endpoint) {
+    uint32_t rank = endpoint_rank(endpoint);
+    return rank != ENDPOINT_OUT && rank >= ENDPOINT_REFUSED;
+}
+
+#endif

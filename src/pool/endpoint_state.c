@@ -1,0 +1,99 @@
+/* An endpoint's state and its place in the ranking, which change together. Everything here is
+ * called with the pool's lock held. */
+#include <assert.h>
+
+#include "pool/pool_state.h"
+
+static void set(_Atomic uint32_t *cell, uint32_t value) {
+    atomic_store_explicit(cell, value, memory_order_relaxed);
+}
+
+static uint32_t rank_of(const struct endpoint *endpoint) {
+    if (!endpoint->wanted || !endpoint->ready) {
+        return ENDPOINT_OUT;
+    }
+    return endpoint_in_flight(endpoint) + (endpoint->refused ? ENDPOINT_REFUSED : 0);
+}
+
+void endpoint_rank_again(struct pool *pool, struct endpoint *endpoint) {
+    uint32_t before = endpoint_rank(endpoint), rank = rank_of(endpoint);
+    lock_assert_held(&pool->lock);
+    if (rank == before) {
+        return;
+    }
+    if (before != ENDPOINT_OUT) {
+        ranking_remove(&pool->ranking, &endpoint->ranked);
+    }
+    if (rank != ENDPOINT_OUT) {
+        ranking_insert(&pool->ranking, &endpoint->ranked, rank);
+    }
+    set(&endpoint->rank, rank);
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+void endpoint_raise(struct pool *pool, struct endpoint *endpoint) {
+    uint32_t rank = endpoint_rank(endpoint);
+    lock_assert_held(&pool->lock);
+    set(&endpoint->in_flight, endpoint_in_flight(endpoint) + 1);
+    pool->n_in_flight++;
+    if (rank != ENDPOINT_OUT) {
+        ranking_raise(&pool->ranking, &endpoint->ranked);
+        set(&endpoint->rank, rank + 1);
+    }
+}
+
+void endpoint_lower(struct pool *pool, struct endpoint *endpoint) {
+    uint32_t rank = endpoint_rank(endpoint);
+    lock_assert_held(&pool->lock);
+    assert(endpoint_in_flight(endpoint) > 0);
+    set(&endpoint->in_flight, endpoint_in_flight(endpoint) - 1);
+    pool->n_in_flight--;
+    if (rank != ENDPOINT_OUT) {
+        ranking_lower(&pool->ranking, &endpoint->ranked);
+        set(&endpoint->rank, rank - 1);
+    }
+}
+
+/* ---- those that refused ---------------------------------------------------------------------- */
+
+static void note_first(struct pool *pool) {
+    uint64_t due_ns = pool->refused_first ? pool->refused_first->refused_ns : UINT64_MAX;
+    atomic_store_explicit(&pool->forgive_ns, due_ns, memory_order_relaxed);
+}
+
+void endpoint_forgive(struct pool *pool, struct endpoint *endpoint) {
+    lock_assert_held(&pool->lock);
+    if (!endpoint->refused) {
+        return;
+    }
+    struct endpoint *before = endpoint->refused_before, *after = endpoint->refused_after;
+    *(before ? &before->refused_after : &pool->refused_first) = after;
+    *(after ? &after->refused_before : &pool->refused_last) = before;
+    endpoint->refused_before = endpoint->refused_after = NULL;
+    endpoint->refused = false;
+    pool->n_refused--;
+    note_first(pool);
+    endpoint_rank_again(pool, endpoint);
+}
+
+void endpoint_refuse(struct pool *pool, struct endpoint *endpoint, uint64_t until_ns) {
+    endpoint_forgive(pool, endpoint);
+    endpoint->refused = true;
+    endpoint->refused_ns = until_ns;
+    endpoint->refused_before = pool->refused_last;
+    *(pool->refused_last ? &pool->refused_last->refused_after : &pool->refused_first) = endpoint;
+    pool->refused_last = endpoint;
+    pool->n_refused++;
+    note_first(pool);
+    endpoint_rank_again(pool, endpoint);
+}
+
+/* The list is in the order of the times, but where the setting was lowered in between: then one
+ * waits for the one in front of it. */
+void endpoint_forgive_due(struct pool *pool, uint64_t now_ns) {
+    lock_assert_held(&pool->lock);
+    while (pool->refused_first && pool->refused_first->refused_ns <= now_ns) {
+        endpoint_forgive(pool, pool->refused_first);
+    }
+}

@@ -1,0 +1,178 @@
+/* The life of a pool and its readers, and what becomes known of its endpoints. How a pool changes
+ * is in pool_update.c, how one is chosen in pool_pick.c. */
+#include "pool/pool.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "loop/clock.h"
+#include "pool/pool_state.h"
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory for a pool");
+}
+
+/* ---- the pool -------------------------------------------------------------------------------- */
+
+static enum status make_empty(struct pool *pool, struct error *err) {
+    struct pool_spec *spec;
+    enum status st = pool_spec_new(&spec, err);
+    if (st == ST_OK) {
+        st = pool_snapshot_new(spec, 0, &pool->snapshot, err);
+        if (st != ST_OK) {
+            pool_spec_free(spec);
+        }
+    }
+    return st;
+}
+
+enum status pool_new(struct pool **out, struct error *err) {
+    struct pool *pool = calloc(1, sizeof(*pool));
+    if (!pool) {
+        return no_memory(err);
+    }
+    enum status st = make_empty(pool, err);
+    if (st != ST_OK) {
+        free(pool);
+        return st;
+    }
+    lock_init(&pool->updating);
+    lock_init(&pool->lock);
+    atomic_init(&pool->generation, 0);
+    atomic_init(&pool->forgive_ns, UINT64_MAX);
+    *out = pool;
+    return ST_OK;
+}
+
+void pool_free(struct pool *pool) {
+    if (!pool) {
+        return;
+    }
+    assert(pool->n_in_flight == 0);
+    pool_snapshot_unref(pool->snapshot);
+    for (size_t i = 0; i < pool->n_known; i++) {
+        assert(atomic_load_explicit(&pool->known[i]->n_snapshots, memory_order_acquire) == 0);
+        free(pool->known[i]);
+    }
+    free(pool->known);
+    ranking_fini(&pool->ranking);
+    lock_fini(&pool->updating);
+    lock_fini(&pool->lock);
+    free(pool);
+}
+
+uint64_t pool_generation(const struct pool *pool) {
+    return atomic_load_explicit(&pool->generation, memory_order_acquire);
+}
+
+void pool_read(struct pool *pool, struct pool_numbers *out) {
+    lock_take(&pool->lock);
+    *out = (struct pool_numbers){
+        .generation = pool->snapshot->generation,
+        .n_endpoints = pool->snapshot->n_members,
+        .n_ready = pool->ranking.n,
+        .n_refused = pool->n_refused,
+        .n_in_flight = pool->n_in_flight,
+    };
+    lock_drop(&pool->lock);
+}
+
+/* ---- readers --------------------------------------------------------------------------------- */
+
+static struct pool_snapshot *newest(struct pool *pool) {
+    lock_take(&pool->lock);
+    struct pool_snapshot *snapshot = pool->snapshot;
+    pool_snapshot_ref(snapshot);
+    lock_drop(&pool->lock);
+    return snapshot;
+}
+
+enum status pool_reader_new(struct pool *pool, uint64_t seed, struct pool_reader **out,
+                            struct error *err) {
+    struct pool_reader *reader = calloc(1, sizeof(*reader));
+    if (!reader) {
+        return no_memory(err);
+    }
+    if (seed == 0 && getrandom(&seed, sizeof(seed), 0) != (ssize_t)sizeof(seed)) {
+        seed = clock_now_ns();
+    }
+    reader->pool = pool;
+    reader->dice.state = seed;
+    reader->snapshot = newest(pool);
+    *out = reader;
+    return ST_OK;
+}
+
+void pool_reader_free(struct pool_reader *reader) {
+    if (reader) {
+        pool_snapshot_unref(reader->snapshot);
+        free(reader->seen);
+        free(reader);
+    }
+}
+
+struct pool_snapshot *pool_look(struct pool_reader *reader) {
+    if (pool_generation(reader->pool) != reader->snapshot->generation) {
+        struct pool_snapshot *old = reader->snapshot;
+        reader->snapshot = newest(reader->pool);
+        pool_snapshot_unref(old);
+    }
+    return reader->snapshot;
+}
+
+/* ---- tickets --------------------------------------------------------------------------------- */
+
+void pool_give_back(struct pool *pool, struct pool_ticket *ticket) {
+    struct endpoint *endpoint = ticket->endpoint;
+    ticket->endpoint = NULL;
+    if (endpoint) {
+        lock_take(&pool->lock);
+        endpoint_lower(pool, endpoint); /* the pool may free it from here on */
+        lock_drop(&pool->lock);
+    }
+}
+
+bool pool_ticket_move(struct pool_reader *reader, struct pool_ticket *ticket,
+                      const struct endpoint_address *served) {
+    const struct pool_member *member = pool_snapshot_find(pool_look(reader), served);
+    struct endpoint *from = ticket->endpoint, *to = member ? member->endpoint : NULL;
+    if (!from || !to || from == to) {
+        return false;
+    }
+    lock_take(&reader->pool->lock);
+    endpoint_raise(reader->pool, to);
+    endpoint_lower(reader->pool, from);
+    lock_drop(&reader->pool->lock);
+    ticket->endpoint = to;
+    return true;
+}
+
+/* ---- what becomes known ---------------------------------------------------------------------- */
+
+void pool_set_ready(struct pool *pool, struct endpoint *endpoint, bool ready) {
+    lock_take(&pool->lock);
+    if (endpoint->wanted && pool->snapshot->spec->health.kind != POOL_HEALTH_NONE) {
+        endpoint->ready = ready;
+        endpoint_rank_again(pool, endpoint);
+    }
+    lock_drop(&pool->lock);
+}
+
+void pool_refused(struct pool *pool, struct endpoint *endpoint) {
+    uint64_t now_ns = clock_now_ns();
+    lock_take(&pool->lock);
+    if (endpoint->wanted) {
+        endpoint_refuse(pool, endpoint, now_ns + pool->snapshot->spec->refused_ns);
+    }
+    lock_drop(&pool->lock);
+}
+
+void pool_answered(struct pool *pool, struct endpoint *endpoint) {
+    if (atomic_load_explicit(&pool->forgive_ns, memory_order_relaxed) == UINT64_MAX) {
+        return; /* nobody is avoided: the usual case costs no lock */
+    }
+    lock_take(&pool->lock);
+    endpoint_forgive(pool, endpoint);
+    lock_drop(&pool->lock);
+}

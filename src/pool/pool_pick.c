@@ -1,0 +1,183 @@
+/* The choice. What the request means is read from the snapshot without a lock; then, under the
+ * pool's lock, the best is taken and its count raised. Should the pool have become another in
+ * between, all of it is done again: a pick is always of the pool as it is at that moment. */
+#include <assert.h>
+
+#include "loop/clock.h"
+#include "pool/pool_state.h"
+
+/* ---- the model ------------------------------------------------------------------------------- */
+
+/* Returns: ptr NULL when there is no target with a weight. */
+static struct str roll_target(struct dice *dice, struct pool_targets targets) {
+    uint64_t total = 0;
+    for (size_t i = 0; i < targets.n; i++) {
+        total += targets.items[i].weight;
+    }
+    uint64_t rolled = total > 0 ? dice_roll(dice) % total : 0;
+    for (size_t i = 0; i < targets.n; i++) {
+        if (rolled < targets.items[i].weight) {
+            return targets.items[i].model;
+        }
+        rolled -= targets.items[i].weight;
+    }
+    return str_make(NULL, 0);
+}
+
+/* A model's own targets, unless there is a rewrite for its name. */
+static struct pool_targets targets_of(const struct pool_snapshot *snapshot,
+                                      const struct pool_name *name) {
+    const struct pool_rewrite *rewrite = name ? name->rewrite : snapshot->rest;
+    if (rewrite) {
+        return rewrite->targets;
+    }
+    return name ? name->model->targets : (struct pool_targets){NULL, 0};
+}
+
+/* "Matching An InferenceModel". */
+static enum status resolve_model(struct pool_reader *reader, struct str model,
+                                 struct pool_pick *out, struct error *err) {
+    const struct pool_snapshot *snapshot = reader->snapshot;
+    const struct pool_name *name = pool_snapshot_name(snapshot, model);
+    if (!name && !snapshot->rest && snapshot->spec->strict_models) {
+        return error_set(err, ST_UNKNOWN_MODEL,
+                         "no model is called \"%.*s\" (models: in the picker's configuration "
+                         "lists those that are)",
+                         STR_ARG(model));
+    }
+    out->criticality = name && name->model ? name->model->criticality : POOL_STANDARD;
+    struct pool_targets targets = targets_of(snapshot, name);
+    out->target = roll_target(&reader->dice, targets);
+    if (targets.n > 0 && !out->target.ptr) {
+        return error_set(err, ST_UNKNOWN_MODEL,
+                         "the model \"%.*s\" has no target with a weight above 0", STR_ARG(model));
+    }
+    return ST_OK;
+}
+
+static enum status resolve(struct pool_reader *reader, const struct pool_request *request,
+                           struct pool_pick *out, struct error *err) {
+    *out = (struct pool_pick){.generation = reader->snapshot->generation};
+    enum status st = request->model.ptr ? resolve_model(reader, request->model, out, err) : ST_OK;
+    const struct pool_objective *objective =
+        request->objective.ptr ? pool_snapshot_objective(reader->snapshot, request->objective)
+                               : NULL;
+    out->priority = objective ? objective->priority : 0;
+    out->sheddable = objective ? objective->priority < 0 : out->criticality == POOL_SHEDDABLE;
+    return st;
+}
+
+/* ---- the endpoint ---------------------------------------------------------------------------- */
+
+/* Those whose time of being avoided is over count again. Without any, this is a load. */
+static void forgive(struct pool *pool) {
+    uint64_t due_ns = atomic_load_explicit(&pool->forgive_ns, memory_order_relaxed);
+    uint64_t now_ns = due_ns < UINT64_MAX ? clock_now_ns() : 0;
+    if (due_ns <= now_ns) {
+        lock_take(&pool->lock);
+        endpoint_forgive_due(pool, now_ns);
+        lock_drop(&pool->lock);
+    }
+}
+
+/* Of the whole pool. */
+static void choose_of_all(struct pool_reader *reader, struct pool_best *best) {
+    struct ranked *ranked[POOL_MOST_PICKED];
+    best->n = ranking_best(&reader->pool->ranking, &reader->dice, best->most, ranked);
+    for (size_t i = 0; i < best->n; i++) {
+        best->endpoints[i] = (struct endpoint *)(void *)ranked[i];
+    }
+}
+
+static bool is_saturated(const struct pool_spec *spec, const struct pool_best *best) {
+    return spec->max_in_flight > 0 && endpoint_in_flight(best->endpoints[0]) >= spec->max_in_flight;
+}
+
+/* What a try came to. */
+enum attempt { ATTEMPT_AGAIN, ATTEMPT_PICKED, ATTEMPT_NONE, ATTEMPT_SATURATED };
+
+/* Under the lock. `best` is of the request's subset, or empty and to be of the whole pool. */
+static enum attempt take(struct pool_reader *reader, bool has_subset, bool sheddable,
+                         struct pool_best *best) {
+    struct pool *pool = reader->pool;
+    if (pool->snapshot != reader->snapshot) {
+        return ATTEMPT_AGAIN;
+    }
+    if (!has_subset) {
+        choose_of_all(reader, best);
+    }
+    if (best->n == 0) {
+        return ATTEMPT_NONE;
+    }
+    if (!endpoint_is_ready(best->endpoints[0])) {
+        return ATTEMPT_AGAIN; /* it was, when the subset was looked through */
+    }
+    if (sheddable && is_saturated(reader->snapshot->spec, best)) {
+        return ATTEMPT_SATURATED;
+    }
+    struct endpoint *picked = best->endpoints[0];
+    endpoint_raise(pool, picked);
+    atomic_store_explicit(&picked->n_picked, endpoint_n_picked(picked) + 1, memory_order_relaxed);
+    return ATTEMPT_PICKED;
+}
+
+static enum status say_none(struct pool_reader *reader, const struct pool_request *request,
+                            struct error *err) {
+    struct pool_numbers numbers;
+    pool_read(reader->pool, &numbers);
+    if (!request->subset && !request->selection) {
+        return error_set(err, ST_NO_ENDPOINT, "none of the pool's %u endpoints is ready",
+                         numbers.n_endpoints);
+    }
+    const struct subset *subset = request->subset ? request->subset : request->selection;
+    return error_set(err, ST_NO_ENDPOINT,
+                     "of the %zu endpoints that the request may be sent to (%zu of them cannot be "
+                     "read) none is in the pool and ready; the pool has %u, of which %u are ready",
+                     subset->n + subset->n_unreadable, subset->n_unreadable, numbers.n_endpoints,
+                     numbers.n_ready);
+}
+
+static enum status finish(struct pool_reader *reader, const struct pool_request *request,
+                          enum attempt attempt, const struct pool_best *best, struct pool_pick *out,
+                          struct error *err) {
+    if (attempt == ATTEMPT_NONE) {
+        return say_none(reader, request, err);
+    }
+    if (attempt == ATTEMPT_SATURATED) {
+        return error_set(err, ST_SATURATED,
+                         "every endpoint has %llu requests in flight or more "
+                         "(max_in_flight in the picker's configuration), and this request is "
+                         "sheddable",
+                         (unsigned long long)reader->snapshot->spec->max_in_flight);
+    }
+    for (size_t i = 0; i < best->n; i++) {
+        out->endpoints[i] = best->endpoints[i];
+    }
+    out->n_endpoints = best->n;
+    out->ticket.endpoint = best->endpoints[0];
+    return ST_OK;
+}
+
+enum status pool_pick(struct pool_reader *reader, const struct pool_request *request,
+                      struct pool_pick *out, struct error *err) {
+    bool has_subset = request->subset || request->selection;
+    struct pool_best best;
+    enum attempt attempt;
+    assert(request->n_fallbacks <= PROTOCOL_MOST_FALLBACKS);
+    do {
+        pool_look(reader);
+        forgive(reader->pool);
+        enum status st = resolve(reader, request, out, err);
+        best = (struct pool_best){.most = 1 + request->n_fallbacks};
+        if (st == ST_OK && has_subset) {
+            st = pool_choose_of_subsets(reader, request->subset, request->selection, &best, err);
+        }
+        if (st != ST_OK) {
+            return st;
+        }
+        lock_take(&reader->pool->lock);
+        attempt = take(reader, has_subset, out->sheddable, &best);
+        lock_drop(&reader->pool->lock);
+    } while (attempt == ATTEMPT_AGAIN);
+    return finish(reader, request, attempt, &best, out, err);
+}

@@ -1,0 +1,70 @@
+/* A pool as it was at one time: which endpoints are in it, and what its configuration says.
+ * Immutable, so any number of threads read it without locks; what changes of an endpoint (its
+ * requests in flight, its readiness) is in struct endpoint.
+ *
+ * A snapshot is counted: the pool holds the newest, each reader the one it looked at last, and who
+ * needs one for longer takes a reference of its own.
+ *
+ * Thread: any. */
+#ifndef SLUICE_POOL_POOL_SNAPSHOT_H
+#define SLUICE_POOL_POOL_SNAPSHOT_H
+
+#include <stdatomic.h>
+
+#include "pool/endpoint.h"
+#include "pool/pool_spec.h"
+
+/* An endpoint, and what this snapshot says of it. */
+struct pool_member {
+    struct endpoint_address address;
+    struct endpoint *endpoint;
+    struct pool_labels labels;
+};
+
+/* What a name of a model means. */
+struct pool_name {
+    struct str name;
+    const struct pool_model *model;     /* NULL: there is only a rewrite for it */
+    const struct pool_rewrite *rewrite; /* NULL: there is none for it */
+};
+
+struct pool_snapshot {
+    _Atomic uint32_t n_refs;
+    uint64_t generation; /* from 1, one more at each update; 0: nothing was ever loaded */
+    const struct pool_spec *spec;
+    struct pool_member *members; /* in the order of their addresses, each address once */
+    uint32_t n_members;
+    uint32_t slots_mask;           /* a power of two less 1 */
+    uint32_t *slots;               /* by the address's hash: member + 1; 0: free */
+    const struct pool_name *names; /* sorted */
+    size_t n_names;
+    const struct pool_rewrite *rest; /* the rewrite for names that nothing knows, or NULL */
+    const struct pool_objective **objectives; /* sorted by name */
+    size_t n_objectives;
+};
+
+/* One more for somebody who can reach it already. */
+void pool_snapshot_ref(struct pool_snapshot *snapshot);
+/* The last one frees it; its endpoints may still be the pool's. */
+void pool_snapshot_unref(struct pool_snapshot *snapshot);
+
+/* Returns: NULL when it is not in the pool. */
+const struct pool_member *pool_snapshot_find(const struct pool_snapshot *snapshot,
+                                             const struct endpoint_address *address);
+/* The members with this IP and any port: `*n` of them, one after the other. */
+const struct pool_member *pool_snapshot_find_ip(const struct pool_snapshot *snapshot,
+                                                const struct endpoint_address *ip, size_t *n);
+/* Returns: NULL when there is neither a model nor a rewrite of this name. */
+const struct pool_name *pool_snapshot_name(const struct pool_snapshot *snapshot, struct str name);
+/* Returns: NULL when there is no such objective. */
+const struct pool_objective *pool_snapshot_objective(const struct pool_snapshot *snapshot,
+                                                     struct str name);
+
+/* For pool_update.c. Makes a snapshot of the spec's endpoints that its selector takes, sorted, each
+ * address once (the first in the spec's order), without their struct endpoint. From then
+ * on the spec is the snapshot's. Its count is 1. On failure the spec stays the caller's. */
+enum status pool_snapshot_new(struct pool_spec *spec, uint64_t generation,
+                              struct pool_snapshot **out, struct error *err)
+    __attribute__((warn_unused_result));
+
+#endif

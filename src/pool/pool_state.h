@@ -1,0 +1,70 @@
+/* What the files of a pool share. For pool*.c only; everybody else uses pool.h.
+ *
+ * Two locks: `updating` lets one update run at a time; `lock` guards what picks change, is held for
+ * some dozen instructions, and is taken within `updating`, never the other way round. */
+#ifndef SLUICE_POOL_POOL_STATE_H
+#define SLUICE_POOL_POOL_STATE_H
+
+#include "loop/lock.h"
+#include "pool/pool.h"
+
+struct pool {
+    struct lock updating;
+    /* Every endpoint there is, sorted by address: wanted ones, those that a reader's snapshot still
+     * has, and those with requests in flight. */
+    struct endpoint **known;
+    size_t n_known;
+
+    struct lock lock;
+    struct pool_snapshot *snapshot;
+    _Atomic uint64_t generation; /* of the snapshot; a reader compares it with its own */
+    struct ranking ranking;      /* of the endpoints that are wanted and ready, by their rank */
+    uint64_t n_in_flight;
+    /* Those that refused a connection, the first one first, and until when it counts: what a pick
+     * looks at before it takes the lock. UINT64_MAX: there is none. */
+    struct endpoint *refused_first, *refused_last;
+    uint32_t n_refused;
+    _Atomic uint64_t forgive_ns;
+};
+
+struct pool_reader {
+    struct pool *pool;
+    struct pool_snapshot *snapshot;
+    struct dice dice;
+    /* For subsets: the number of the list that a member was last seen in. */
+    uint32_t *seen;
+    uint32_t n_seen;
+    uint32_t list; /* the newest number */
+};
+
+/* ---- endpoint_state.c: all under pool->lock -------------------------------------------------- */
+
+/* Its rank is computed anew, and it is put into the ranking, moved, or taken out. */
+void endpoint_rank_again(struct pool *pool, struct endpoint *endpoint);
+/* One request more, or one less. */
+void endpoint_raise(struct pool *pool, struct endpoint *endpoint);
+void endpoint_lower(struct pool *pool, struct endpoint *endpoint);
+/* Into the list of those that refused, at its end, or out of it; the rank follows. */
+void endpoint_refuse(struct pool *pool, struct endpoint *endpoint, uint64_t until_ns);
+void endpoint_forgive(struct pool *pool, struct endpoint *endpoint);
+/* All whose time is over. */
+void endpoint_forgive_due(struct pool *pool, uint64_t now_ns);
+
+/* ---- pool_subset.c --------------------------------------------------------------------------- */
+
+enum { POOL_MOST_PICKED = 1 + PROTOCOL_MOST_FALLBACKS };
+
+/* The best `most` of what has been seen, best first. */
+struct pool_best {
+    uint64_t keys[POOL_MOST_PICKED]; /* the rank and, behind it, a number of the dice */
+    struct endpoint *endpoints[POOL_MOST_PICKED];
+    size_t n, most;
+};
+
+/* The best of the reader's snapshot that are ready and in each of the lists that there are (one at
+ * least). Returns: ST_NO_MEMORY. Without the lock. */
+enum status pool_choose_of_subsets(struct pool_reader *reader, const struct subset *one,
+                                   const struct subset *other, struct pool_best *best,
+                                   struct error *err) __attribute__((warn_unused_result));
+
+#endif

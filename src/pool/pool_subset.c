@@ -1,0 +1,99 @@
+/* Choosing within a subset: its addresses are looked up in the snapshot, and the best of those that
+ * are there is kept. Without a lock: whoever takes the result looks, under it, whether it still
+ * holds. */
+#include <stdlib.h>
+
+#include "pool/pool_state.h"
+
+/* ---- the best -------------------------------------------------------------------------------- */
+
+static void consider(struct pool_best *best, struct dice *dice, struct endpoint *endpoint) {
+    uint32_t rank = endpoint_rank(endpoint);
+    if (rank == ENDPOINT_OUT) {
+        return;
+    }
+    uint64_t key = (uint64_t)rank << 32 | dice_roll(dice) >> 32;
+    if (best->n == best->most && key >= best->keys[best->n - 1]) {
+        return;
+    }
+    size_t at = best->n < best->most ? best->n++ : best->n - 1;
+    for (; at > 0 && best->keys[at - 1] > key; at--) {
+        best->keys[at] = best->keys[at - 1];
+        best->endpoints[at] = best->endpoints[at - 1];
+    }
+    best->keys[at] = key;
+    best->endpoints[at] = endpoint;
+}
+
+/* ---- lists ----------------------------------------------------------------------------------- */
+
+/* Two lists have numbers that no member has been seen with: reader->list, and the one before. */
+static enum status begin_lists(struct pool_reader *reader, struct error *err) {
+    uint32_t n = reader->snapshot->n_members;
+    if (reader->n_seen < n || reader->list > UINT32_MAX - 2) {
+        uint32_t *seen = calloc((size_t)n + 1, sizeof(*seen));
+        if (!seen) {
+            return error_set(err, ST_NO_MEMORY, "no memory for a subset of %u endpoints", n);
+        }
+        free(reader->seen);
+        reader->seen = seen;
+        reader->n_seen = n;
+        reader->list = 0;
+    }
+    reader->list += 2;
+    return ST_OK;
+}
+
+/* The members that an item of a subset means: `*n` of them, one behind the other. */
+static const struct pool_member *members_of(const struct pool_snapshot *snapshot,
+                                            const struct endpoint_address *item, size_t *n) {
+    if (item->port == 0) {
+        return pool_snapshot_find_ip(snapshot, item, n);
+    }
+    const struct pool_member *member = pool_snapshot_find(snapshot, item);
+    *n = member ? 1 : 0;
+    return member;
+}
+
+/* Marks the members of the first of two lists. */
+static void mark(struct pool_reader *reader, const struct subset *subset) {
+    const struct pool_snapshot *snapshot = reader->snapshot;
+    for (size_t i = 0; i < subset->n; i++) {
+        size_t n;
+        const struct pool_member *member = members_of(snapshot, &subset->items[i], &n);
+        for (; n > 0; n--, member++) {
+            reader->seen[member - snapshot->members] = reader->list - 1;
+        }
+    }
+}
+
+/* Considers the members of `subset`, each once, if it is `marked` or need not be. */
+static void consider_all(struct pool_reader *reader, const struct subset *subset, bool marked,
+                         struct pool_best *best) {
+    const struct pool_snapshot *snapshot = reader->snapshot;
+    for (size_t i = 0; i < subset->n; i++) {
+        size_t n;
+        const struct pool_member *member = members_of(snapshot, &subset->items[i], &n);
+        for (; n > 0; n--, member++) {
+            uint32_t *seen = &reader->seen[member - snapshot->members];
+            if (marked ? *seen == reader->list - 1 : *seen != reader->list) {
+                *seen = reader->list;
+                consider(best, &reader->dice, member->endpoint);
+            }
+        }
+    }
+}
+
+enum status pool_choose_of_subsets(struct pool_reader *reader, const struct subset *one,
+                                   const struct subset *other, struct pool_best *best,
+                                   struct error *err) {
+    enum status st = begin_lists(reader, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    if (one && other) {
+        mark(reader, one);
+    }
+    consider_all(reader, other ? other : one, one && other, best);
+    return ST_OK;
+}

@@ -1,0 +1,41 @@
+/* How the picker speaks: names of headers and metadata, and in which form endpoints leave. Part of
+ * a pool's configuration; endpoint-picker.txt is the document. */
+#ifndef SLUICE_POOL_PROTOCOL_H
+#define SLUICE_POOL_PROTOCOL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/str.h"
+
+enum { PROTOCOL_MOST_HEADERS = 4, PROTOCOL_MOST_FALLBACKS = 7 };
+
+/* Names of headers, of which the first that a request has counts. */
+struct protocol_headers {
+    struct str names[PROTOCOL_MOST_HEADERS];
+    size_t n;
+};
+
+/* How endpoints to try after the first leave, if at all. */
+enum protocol_fallback {
+    FALLBACK_NONE,
+    FALLBACK_KEY,  /* one, in a key of its own ("Destination endpoint fallback") */
+    FALLBACK_LIST, /* several, behind the first in its own key and header, with commas */
+};
+
+#define PROTOCOL_TYPE_HEADER struct str
+#define PROTOCOL_TYPE_HEADERS struct protocol_headers
+#define PROTOCOL_TYPE_KEY struct str
+#define NAME(field, kind, preset, help) PROTOCOL_TYPE_##kind field;
+struct protocol {
+#include "pool/protocol.def"
+    enum protocol_fallback fallback;
+    size_t n_fallbacks; /* at most; 1 with FALLBACK_KEY */
+    bool conformance;   /* selection_header and served_header work */
+};
+#undef NAME
+
+/* The defaults; the names are literals. */
+void protocol_init(struct protocol *protocol);
+
+#endif
