@@ -21,9 +21,10 @@ static bool is_failing(const struct grpc_client_session *session) {
 
 static int on_begin_headers(nghttp2_session *h2, const nghttp2_frame *frame, void *user) {
     struct grpc_client_session *session = user;
-    session->heading = stream_of(h2, frame->hd.stream_id);
+    bool push = frame->hd.type == NGHTTP2_PUSH_PROMISE; /* before it has seen that none is wanted */
+    session->heading = push ? NULL : stream_of(h2, frame->hd.stream_id);
     session->head_bytes = 0;
-    return 0;
+    return push ? NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE : 0;
 }
 
 static int on_header(nghttp2_session *h2, const nghttp2_frame *frame, const uint8_t *name,

@@ -375,6 +375,8 @@ static inline struct duo *duo_begin_raw(const struct grpc_client_limits *limits)
     struct frames frames = {0};
     frames_settings(&frames);
     duo_hear(duo, &frames);
+    frames_frame(&frames, NGHTTP2_SETTINGS, NGHTTP2_FLAG_ACK, 0, STR(""));
+    duo_hear(duo, &frames);
     return duo;
 }
 
