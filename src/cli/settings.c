@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/serve_admin.h"
+#include "cli/serve_grpc.h"
 #include "cli/serve_guard.h"
 #include "loop/cpus.h"
 #include "net/address.h"
@@ -160,11 +161,14 @@ static enum status resolve_dirs(struct serve_settings *out, struct arena *arena,
 
 /* That they can be listened on is found out later; `--check` finds what is no address at all. */
 static enum status check_addresses(const struct serve_settings *settings, struct error *err) {
-    struct serve_scheme scheme = serve_http_scheme(settings);
+    struct serve_scheme http = serve_http_scheme(settings), grpc = serve_grpc_scheme(settings);
     struct serve_place place;
     enum status st = serve_guard_check(settings, err);
     for (size_t i = 0; i < settings->http.n && st == ST_OK; i++) {
-        st = serve_place_parse(&scheme, settings->http.items[i], &place, err);
+        st = serve_place_parse(&http, settings->http.items[i], &place, err);
+    }
+    for (size_t i = 0; i < serve_grpc_addresses(settings) && st == ST_OK; i++) {
+        st = serve_place_parse(&grpc, settings->grpc.items[i], &place, err);
     }
     if (st != ST_OK) {
         return st;

@@ -122,6 +122,9 @@ static bool shake(struct net_conn *conn, struct tls_wire *wire) {
     struct error err;
     do {
         result = tls_session_shake(&tls->session, wire, &failure, &err);
+        if (result == TLS_BROKEN) {
+            net_tls_log_failure(conn, failure, err.text);
+        }
         if (!say(conn, wire)) {
             return false;
         }
@@ -131,7 +134,6 @@ static bool shake(struct net_conn *conn, struct tls_wire *wire) {
         return conn->phase == NET_OPEN;
     }
     if (result == TLS_BROKEN) {
-        net_tls_log_failure(conn, failure, err.text);
         net_conn_end(conn, false); /* the peer shall still read why */
     }
     return false;
