@@ -103,8 +103,8 @@ static bool run_here(struct call *call) {
         pace_add(&version->pace, ended_ns - call->queued_ns);
     }
     if (call->answered) {
+        version_leave(version); /* first: its answer may say how many run */
         finish(call);
-        version_leave(version);
     }
     return true;
 }
@@ -150,7 +150,7 @@ void call_submit(struct call *call, struct model_version *version) {
     if (call_enqueue(call, err) != ST_OK) {
         call->queued_ns = 0;
         call_move(call, CALL_ANSWERED);
-        call_refuse(call);
         version_leave(version);
+        call_refuse(call);
     }
 }

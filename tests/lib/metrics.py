@@ -4,7 +4,8 @@ import time
 
 from lib import http1
 
-LINE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(\{[^}]*\})? (-?[0-9.eE+-]+|NaN|[+-]Inf)")
+LABELS = r'\{(?:[^"}]|"(?:[^"\\]|\\.)*")*\}'
+LINE = re.compile(rf"([a-zA-Z_:][a-zA-Z0-9_:]*)({LABELS})? (-?[0-9.eE+-]+|NaN|[+-]Inf)")
 
 # Gauge → what the request that asks adds to it.
 AT_REST = {
