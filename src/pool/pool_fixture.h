@@ -1,13 +1,7 @@
-/* What the tests of a pool share: pools made in a line or two. */
+/* What the tests of a pool share: pools made in a line or two. For files that include cmocka.h
+ * before. */
 #ifndef SLUICE_POOL_POOL_FIXTURE_H
 #define SLUICE_POOL_POOL_FIXTURE_H
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "pool/pool.h"
 

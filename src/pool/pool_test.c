@@ -2,6 +2,13 @@
  * Time is driven. */
 #include "pool/pool.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
 #include "base/metric.h"
 #include "loop/clock.h"
 #include "pool/pool_fixture.h"
