@@ -7,8 +7,8 @@
 
 #include "sluice/client.h"
 
-/* `is` must be `status`, and unless that is SLUICE_CLIENT_OK the error must be one of it, whose text
- * has `says` in it. */
+/* `is` must be `status`, and unless that is SLUICE_CLIENT_OK the error must be one of it, whose
+ * text has `says` in it. */
 static inline void test_expect(const sluice_client_error *error, sluice_client_status is,
                                sluice_client_status status, const char *says) {
     bool fits = is == status;
