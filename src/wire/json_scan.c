@@ -7,10 +7,12 @@
 
 #include <string.h>
 
-enum { BLOCK = 16, ALL_LANES = 0xffff };
+#include "wire/lanes.h"
 
-typedef signed char block __attribute__((vector_size(BLOCK)));
-typedef uint64_t halves __attribute__((vector_size(BLOCK)));
+enum { BLOCK = LANES, ALL_LANES = 0xffff };
+
+typedef lanes_bytes block;
+typedef lanes_halves halves;
 
 struct scanner {
     struct str text;
@@ -23,29 +25,6 @@ struct scanner {
     bool closed;  /* the root's last bracket was seen; `at` is behind it */
     bool suspect; /* an N or an I was seen outside strings */
 };
-
-/* Comparing vectors gives 0xff in the lanes where it holds: these say in which (a bit each, the
- * first lane's lowest), and whether in any. */
-static inline unsigned bits_of(block lanes) {
-#ifdef __SSE2__
-    typedef char bytes __attribute__((vector_size(BLOCK)));
-    return (unsigned)__builtin_ia32_pmovmskb128((bytes)lanes);
-#else
-    halves both = (halves)lanes & (halves){0x8040201008040201u, 0x8040201008040201u};
-    uint64_t low = both[0] * 0x0101010101010101u >> 56;
-    uint64_t high = both[1] * 0x0101010101010101u >> 56;
-    return (unsigned)(low | high << 8);
-#endif
-}
-
-static inline bool any_of(block lanes) {
-#ifdef __SSE2__
-    return bits_of(lanes) != 0;
-#else
-    halves both = (halves)lanes;
-    return (both[0] | both[1]) != 0;
-#endif
-}
 
 /* The sum of the lanes, each from 0 to 255. */
 static unsigned sum_of(block lanes) {
@@ -111,16 +90,16 @@ static unsigned walk_brackets(struct scanner *s, unsigned opens, unsigned closes
 /* Any block, inside of a string or not. */
 static void scan_block(struct scanner *s, block bytes) {
     block folded = bytes | 0x20; /* brackets become braces */
-    unsigned quotes = bits_of(bytes == '"'), backslashes = bits_of(bytes == '\\');
+    unsigned quotes = lanes_bits(bytes == '"'), backslashes = lanes_bits(bytes == '\\');
     if (backslashes != 0 || s->escaped) {
         quotes = unescaped(s, quotes, backslashes);
     }
     unsigned outside = ALL_LANES & ~in_strings(s, quotes);
-    unsigned opens = bits_of(folded == '{') & outside;
-    unsigned closes = bits_of(folded == '}') & outside;
-    unsigned separators = bits_of((bytes == ',') | (bytes == ':')) & outside;
+    unsigned opens = lanes_bits(folded == '{') & outside;
+    unsigned closes = lanes_bits(folded == '}') & outside;
+    unsigned separators = lanes_bits((bytes == ',') | (bytes == ':')) & outside;
     s->separators += count_lanes(separators | opens);
-    s->suspect |= (bits_of((bytes == 'N') | (bytes == 'I')) & outside) != 0;
+    s->suspect |= (lanes_bits((bytes == 'N') | (bytes == 'I')) & outside) != 0;
     s->at += walk_brackets(s, opens, closes);
 }
 
@@ -128,11 +107,11 @@ static void scan_block(struct scanner *s, block bytes) {
  * Letters take a second look. */
 static bool is_busy(block bytes) {
     block folded = bytes | 0x20;
-    if (!any_of(((bytes > '9') & ~(folded == 'e')) | (bytes == '"'))) {
+    if (!lanes_any(((bytes > '9') & ~(folded == 'e')) | (bytes == '"'))) {
         return false;
     }
-    return any_of((folded == '{') | (folded == '}') | (bytes == ':') | (bytes == '"') |
-                  (bytes == '\\') | (bytes == 'N') | (bytes == 'I'));
+    return lanes_any((folded == '{') | (folded == '}') | (bytes == ':') | (bytes == '"') |
+                     (bytes == '\\') | (bytes == 'N') | (bytes == 'I'));
 }
 
 /* Goes through whole blocks of elements outside of strings as long as there are any. */
@@ -162,7 +141,7 @@ static void scan_inside(struct scanner *s) {
     size_t blocks = (s->text.len - s->at) / BLOCK, i = 0;
     for (block bytes; i < blocks; i++) {
         memcpy(&bytes, data + i * BLOCK, BLOCK);
-        if (any_of((bytes == '"') | (bytes == '\\'))) {
+        if (lanes_any((bytes == '"') | (bytes == '\\'))) {
             break;
         }
     }
@@ -184,7 +163,7 @@ static void scan_blocks(struct scanner *s) {
     while (s->at < s->text.len && !s->closed) {
         block bytes = load(s->text, s->at);
         bool whole = s->text.len - s->at >= BLOCK && !s->escaped;
-        if (whole && s->in_string && !any_of((bytes == '"') | (bytes == '\\'))) {
+        if (whole && s->in_string && !lanes_any((bytes == '"') | (bytes == '\\'))) {
             scan_inside(s);
         } else if (whole && !s->in_string && !is_busy(bytes)) {
             scan_elements(s);
