@@ -100,7 +100,7 @@ static const struct row {
      true, MODEL_SCAN_MALFORMED, NULL, 0, 0},
     {"~~~~\x02\x22\x85", true, MODEL_SCAN_MALFORMED, NULL, 0, 0},
     {"\x13\x0a\x01m\x14", false, MODEL_SCAN_MALFORMED, NULL, 0, 0}, /* a group */
-    {"\x0f\x01", false, MODEL_SCAN_MALFORMED, NULL, 0, 0},
+    {"\x17\x01", false, MODEL_SCAN_MALFORMED, NULL, 0, 0},
     {"~\x01", false, MODEL_SCAN_MALFORMED, NULL, 0, 0}, /* number 0 */
     {"\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", false, MODEL_SCAN_MALFORMED, NULL, 0, 0},
     {"\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", false, MODEL_SCAN_MALFORMED, NULL, 0, 0},
