@@ -1,0 +1,140 @@
+/* What a pick costs, without a socket: the fewest in flight of N endpoints, and the request's end.
+ * Requests are held meanwhile, one and a half for each endpoint, and end in random order, so that
+ * the endpoints differ in what they have. For callgrind (bench/picks) as well as for the clock.
+ *
+ *     pool_pick ENDPOINTS PICKS [SUBSET [THREADS]]
+ *
+ * SUBSET: so many of the endpoints are named as "IP:PORT" by each request, which are read, too; 0:
+ * no request names any. Prints {"ns": of a pick and its end, on one thread}. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/num.h"
+#include "loop/clock.h"
+#include "pool/pool.h"
+
+enum { MOST_THREADS = 64 };
+
+struct bench {
+    struct pool *pool;
+    uint32_t n_endpoints, n_subset;
+    uint64_t n_picks;
+    struct str *texts; /* of the subset's endpoints */
+};
+
+static void check(enum status st, const struct error *err) {
+    if (st != ST_OK) {
+        fprintf(stderr, "pool_pick: %s\n", err->text);
+        exit(1);
+    }
+}
+
+static struct endpoint_address numbered(uint32_t i) {
+    return (struct endpoint_address){.family = 4, .port = 8000, .low = (10u << 24) + i};
+}
+
+static void open_pool(struct bench *bench) {
+    struct error err;
+    struct pool_spec *spec;
+    check(pool_new(&bench->pool, &err), &err);
+    check(pool_spec_new(&spec, &err), &err);
+    for (uint32_t i = 0; i < bench->n_endpoints; i++) {
+        struct pool_wanted wanted = {.address = numbered(i)};
+        check(pool_spec_add_endpoint(spec, &wanted, &err), &err);
+    }
+    struct pool_model model = {.name = STR("llama")};
+    check(pool_spec_add_model(spec, &model, &err), &err);
+    spec->strict_models = true;
+    check(pool_update(bench->pool, &spec, &err), &err);
+    bench->texts = calloc((size_t)bench->n_subset + 1, sizeof(*bench->texts));
+    for (uint32_t i = 0; bench->texts && i < bench->n_subset; i++) {
+        char text[ENDPOINT_TEXT_BYTES];
+        struct endpoint_address address = numbered(i * (bench->n_endpoints / bench->n_subset));
+        bench->texts[i] = str_of(strdup(endpoint_address_print(&address, text).ptr));
+    }
+}
+
+static void read_subset(const struct bench *bench, struct subset *subset, struct arena *arena) {
+    struct error err;
+    subset->n = 0; /* its room stays */
+    for (uint32_t i = 0; i < bench->n_subset; i++) {
+        check(subset_add(subset, arena, bench->texts[i], &err), &err);
+    }
+}
+
+static void pick(const struct bench *bench, struct pool_reader *reader, struct subset *subset,
+                 struct arena *arena, struct pool_ticket *ticket) {
+    struct pool_request request = {.model = STR("llama")};
+    struct pool_pick out;
+    struct error err;
+    if (bench->n_subset > 0) {
+        read_subset(bench, subset, arena);
+        request.subset = subset;
+    }
+    check(pool_pick(reader, &request, &out, &err), &err);
+    *ticket = out.ticket;
+}
+
+static void *run(void *arg) {
+    const struct bench *bench = arg;
+    struct pool_reader *reader;
+    struct error err;
+    struct dice dice = {3};
+    struct subset subset;
+    struct arena *arena = arena_new(NULL, 0);
+    uint32_t n_held = bench->n_endpoints + bench->n_endpoints / 2 + 1;
+    struct pool_ticket *held = calloc(n_held, sizeof(*held));
+    check(pool_reader_new(bench->pool, 1, &reader, &err), &err);
+    subset_init(&subset, false);
+    for (uint64_t i = 0; arena && held && i < bench->n_picks; i++) {
+        struct pool_ticket *ticket = &held[dice_below(&dice, n_held)];
+        pool_give_back(bench->pool, ticket);
+        pick(bench, reader, &subset, arena, ticket);
+    }
+    for (uint32_t i = 0; held && i < n_held; i++) {
+        pool_give_back(bench->pool, &held[i]);
+    }
+    pool_reader_free(reader);
+    arena_free(arena);
+    free(held);
+    return NULL;
+}
+
+static uint64_t argument(int argc, char **argv, int i, uint64_t preset) {
+    uint64_t value = preset;
+    if (i < argc && !num_parse_u64(str_of(argv[i]), &value)) {
+        fprintf(stderr, "usage: pool_pick ENDPOINTS PICKS [SUBSET [THREADS]]\n");
+        exit(2);
+    }
+    return value;
+}
+
+int main(int argc, char **argv) {
+    struct bench bench = {.n_endpoints = (uint32_t)argument(argc, argv, 1, 1000),
+                          .n_picks = argument(argc, argv, 2, 1000000),
+                          .n_subset = (uint32_t)argument(argc, argv, 3, 0)};
+    uint64_t n_threads = argument(argc, argv, 4, 1);
+    pthread_t threads[MOST_THREADS];
+    if (n_threads < 1 || n_threads > MOST_THREADS || bench.n_subset > bench.n_endpoints) {
+        fprintf(stderr, "pool_pick: 1 to %d threads, a subset of the endpoints\n", MOST_THREADS);
+        return 2;
+    }
+    open_pool(&bench);
+    uint64_t began_ns = clock_now_ns();
+    for (uint64_t i = 0; i < n_threads; i++) {
+        if (pthread_create(&threads[i], NULL, run, &bench) != 0) {
+            return 1;
+        }
+    }
+    for (uint64_t i = 0; i < n_threads; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    printf("{\"ns\":%.1f}\n", (double)(clock_now_ns() - began_ns) / (double)bench.n_picks);
+    for (uint32_t i = 0; i < bench.n_subset; i++) {
+        free((char *)(uintptr_t)bench.texts[i].ptr);
+    }
+    free(bench.texts);
+    pool_free(bench.pool);
+    return 0;
+}
