@@ -1,4 +1,4 @@
-/* Addresses as the protocol writes them. IPv4 is read by hand: a subset hint may list a thousand. */
+/* Addresses as the protocol writes them. */
 #include "pool/endpoint_address.h"
 
 #include <arpa/inet.h>
@@ -7,45 +7,41 @@
 
 #include "base/num.h"
 
-static bool is_digit(char c) {
-    return c >= '0' && c <= '9';
-}
+enum { MOST_DIGITS = 5 };
 
-/* Takes a number of at most `most` without leading zeros from the front of `text`. */
-static bool take_number(struct str *text, uint32_t most, uint32_t *out) {
-    uint32_t value = 0;
-    size_t n = 0;
-    for (; n < text->len && n < 5 && is_digit(text->ptr[n]); n++) {
-        value = value * 10 + (uint32_t)(text->ptr[n] - '0');
+/* A number at the front of what is from `at` to `end`, without leading zeros. Returns: behind it;
+ * NULL when there is none. Read by hand because a subset hint may list a thousand addresses. */
+static const char *read_number(const char *at, const char *end, uint32_t most, uint32_t *out) {
+    const char *begin = at;
+    uint32_t value = 0, digit;
+    if (end - at > MOST_DIGITS) {
+        end = at + MOST_DIGITS;
     }
-    if (n == 0 || value > most || (n > 1 && text->ptr[0] == '0')) {
-        return false;
+    while (at < end && (digit = (uint32_t)(unsigned char)*at - '0') < 10) {
+        value = value * 10 + digit;
+        at++;
     }
-    *text = str_make(text->ptr + n, text->len - n);
+    bool good = at > begin && value <= most && (*begin != '0' || at == begin + 1);
     *out = value;
-    return true;
+    return good ? at : NULL;
 }
 
-static bool take_char(struct str *text, char c) {
-    if (text->len == 0 || text->ptr[0] != c) {
-        return false;
-    }
-    *text = str_make(text->ptr + 1, text->len - 1);
-    return true;
-}
-
-/* Takes four numbers with points between them. */
-static bool take_ip4(struct str *text, struct endpoint_address *out) {
+/* Four numbers with points between them. Returns: behind them; NULL when it is something else. */
+static const char *read_ip4(const char *at, const char *end, struct endpoint_address *out) {
     uint64_t ip = 0;
     for (int i = 0; i < 4; i++) {
         uint32_t part;
-        if ((i > 0 && !take_char(text, '.')) || !take_number(text, 255, &part)) {
-            return false;
+        if (i > 0 && (at == end || *at++ != '.')) {
+            return NULL;
+        }
+        at = read_number(at, end, UINT8_MAX, &part);
+        if (!at) {
+            return NULL;
         }
         ip = ip << 8 | part;
     }
     *out = (struct endpoint_address){.family = 4, .low = ip};
-    return true;
+    return at;
 }
 
 static bool parse_ip6(struct str text, struct endpoint_address *out) {
@@ -64,26 +60,26 @@ static bool parse_ip6(struct str text, struct endpoint_address *out) {
     return true;
 }
 
-/* Takes "[IPV6]". */
-static bool take_ip6(struct str *text, struct endpoint_address *out) {
-    const char *end = memchr(text->ptr, ']', text->len);
-    if (!end) {
-        return false;
-    }
-    struct str inner = str_make(text->ptr + 1, (size_t)(end - text->ptr) - 1);
-    *text = str_make(end + 1, text->len - inner.len - 2);
-    return parse_ip6(inner, out);
+/* "[IPV6]". Returns: behind it; NULL when it is something else. */
+static const char *read_ip6(const char *at, const char *end, struct endpoint_address *out) {
+    const char *bracket = memchr(at, ']', (size_t)(end - at));
+    bool good = bracket && parse_ip6(str_make(at + 1, (size_t)(bracket - at) - 1), out);
+    return good ? bracket + 1 : NULL;
 }
 
-static bool take_ip(struct str *text, struct endpoint_address *out) {
-    return text->len > 0 && text->ptr[0] == '[' ? take_ip6(text, out) : take_ip4(text, out);
+static const char *read_ip(const char *at, const char *end, struct endpoint_address *out) {
+    return at < end && *at == '[' ? read_ip6(at, end, out) : read_ip4(at, end, out);
 }
 
 bool endpoint_address_parse(struct str text, struct endpoint_address *out) {
+    const char *end = text.ptr + text.len;
     struct endpoint_address address;
     uint32_t port;
-    if (!take_ip(&text, &address) || !take_char(&text, ':') ||
-        !take_number(&text, UINT16_MAX, &port) || port == 0 || text.len > 0) {
+    const char *at = text.len > 0 ? read_ip(text.ptr, end, &address) : NULL;
+    if (!at || at == end || *at != ':') {
+        return false;
+    }
+    if (read_number(at + 1, end, UINT16_MAX, &port) != end || port == 0) {
         return false;
     }
     address.port = (uint16_t)port;
@@ -92,10 +88,9 @@ bool endpoint_address_parse(struct str text, struct endpoint_address *out) {
 }
 
 bool endpoint_address_parse_ip(struct str text, struct endpoint_address *out) {
-    struct str rest = text;
+    const char *end = text.ptr + text.len;
     struct endpoint_address address;
-    bool whole = take_ip(&rest, &address) && rest.len == 0;
-    if (!whole && (text.len == 0 || !parse_ip6(text, &address))) {
+    if (text.len == 0 || (read_ip(text.ptr, end, &address) != end && !parse_ip6(text, &address))) {
         return false;
     }
     *out = address;

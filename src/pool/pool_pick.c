@@ -168,7 +168,8 @@ enum status pool_pick(struct pool_reader *reader, const struct pool_request *req
         pool_look(reader);
         forgive(reader->pool);
         enum status st = resolve(reader, request, out, err);
-        best = (struct pool_best){.most = 1 + request->n_fallbacks};
+        best.n = 0;
+        best.most = 1 + request->n_fallbacks;
         if (st == ST_OK && has_subset) {
             st = pool_choose_of_subsets(reader, request->subset, request->selection, &best, err);
         }
