@@ -23,9 +23,8 @@ static enum status bad_escape(struct str text, size_t at, struct error *err) {
                      (int)(left < 3 ? left : 3), text.ptr + at);
 }
 
-/* Decodes percent escapes; text without any is not copied. */
-static enum status decode(struct arena *arena, struct str text, struct str *out,
-                          struct error *err) {
+enum status v2_path_unescape(struct arena *arena, struct str text, struct str *out,
+                             struct error *err) {
     *out = text;
     if (text.len == 0 || !memchr(text.ptr, '%', text.len)) {
         return ST_OK;
@@ -72,7 +71,7 @@ static const char *why_refused(struct str name) {
 static enum status read_name(struct arena *arena, struct str part, const char *kind,
                              struct str *out, struct error *err) {
     char text[TENSOR_NAME_TEXT_BYTES];
-    enum status status = decode(arena, part, out, err);
+    enum status status = v2_path_unescape(arena, part, out, err);
     if (status != ST_OK) {
         return status;
     }

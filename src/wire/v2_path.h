@@ -31,5 +31,9 @@ struct v2_path {
  * of its HTTP calls. */
 enum status v2_path_parse(struct arena *arena, struct str path, struct v2_path *out,
                           struct error *err) __attribute__((warn_unused_result));
+/* Decodes the percent escapes of a part of a path. Returns: ST_BAD_REQUEST for a malformed one,
+ * ST_NO_MEMORY. Owns: a view of `text`, or in `arena` where there were any. */
+enum status v2_path_unescape(struct arena *arena, struct str text, struct str *out,
+                             struct error *err) __attribute__((warn_unused_result));
 
 #endif
