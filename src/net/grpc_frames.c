@@ -8,8 +8,9 @@ enum {
     /* A peer that resets its calls faster than they end has no more than this many of them alive,
      * in multiples of the streams it may have at once. */
     MOST_ALIVE = 4,
-    FIELD_OVERHEAD = 32, /* RFC 9113, 10.5.1: what a field counts for besides its bytes */
-    FAR_OVER = 8,        /* times the limit: not only refused, but the connection ended */
+    FIELD_OVERHEAD = 32,   /* RFC 9113, 10.5.1: what a field counts for besides its bytes */
+    LARGE_BYTES = 1 << 20, /* of a message, and then of a frame */
+    FAR_OVER = 8,          /* times the limit: not only refused, but the connection ended */
 };
 
 static struct grpc_stream *stream_of(nghttp2_session *h2, int32_t id) {
@@ -149,7 +150,11 @@ static int on_frame(nghttp2_session *h2, const nghttp2_frame *frame, void *user)
     struct grpc_stream *stream = stream_of(h2, frame->hd.stream_id);
     if (stream && (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)) {
         stream->remote_ended = true;
-        grpc_receive_end(stream);
+        if (stream->is_plain) {
+            grpc_plain_answer(stream);
+        } else {
+            grpc_receive_end(stream);
+        }
     }
     return 0;
 }
@@ -162,6 +167,16 @@ static int on_invalid_frame(nghttp2_session *h2, const nghttp2_frame *frame, int
         count_reset(session);
     }
     return 0;
+}
+
+/* Who sends large messages may do it in fewer frames. Others are not told: a frame of usual size is
+ * enough for a head, and has the connection shared fairly. */
+static void allow_large_frames(struct grpc_session *session) {
+    const nghttp2_settings_entry setting = {NGHTTP2_SETTINGS_MAX_FRAME_SIZE, LARGE_BYTES};
+    if (!session->large_frames) {
+        session->large_frames = true;
+        nghttp2_submit_settings(session->h2, NGHTTP2_FLAG_NONE, &setting, 1);
+    }
 }
 
 static int on_data(nghttp2_session *h2, uint8_t flags, int32_t id, const uint8_t *data, size_t len,
@@ -177,6 +192,9 @@ static int on_data(nghttp2_session *h2, uint8_t flags, int32_t id, const uint8_t
     if (stream) {
         grpc_receive_data(stream, str_make((const char *)data, len));
         session->bulk_left = grpc_receiver_left(&stream->in);
+        if (session->bulk_left >= LARGE_BYTES) {
+            allow_large_frames(session);
+        }
     }
     return 0;
 }

@@ -34,14 +34,17 @@ void grpc_head_add(struct grpc_stream *stream, struct str name, struct str value
 }
 
 /* gRPC over HTTP2, "Requests": what is no gRPC call is told so in HTTP's own words. */
-static enum status check_http(struct grpc_stream *stream, struct error *err) {
+static enum status check_http(const struct grpc_stream *stream, struct error *err) {
     if (!str_is(stream->http_method, "POST")) {
-        grpc_set_field(&stream->call, STR("allow"), STR("POST"));
-        return error_set(err, ST_METHOD_NOT_ALLOWED, "expected POST, got %.*s",
+        return error_set(err, ST_METHOD_NOT_ALLOWED,
+                         "this port speaks gRPC: expected POST, got %.*s. HTTP has a port of its "
+                         "own (--http)",
                          STR_ARG(stream->http_method));
     }
     if (!grpc_content_type_ok(grpc_find(&stream->call, "content-type", NULL))) {
-        return error_set(err, ST_UNKNOWN_ENCODING, "expected the content type application/grpc");
+        return error_set(err, ST_UNKNOWN_ENCODING,
+                         "this port speaks gRPC: expected the content type application/grpc. HTTP "
+                         "has a port of its own (--http)");
     }
     return ST_OK;
 }
@@ -80,7 +83,7 @@ static enum status read_timeout(struct grpc_stream *stream, struct error *err) {
     return ST_OK;
 }
 
-enum status grpc_head_check(struct grpc_stream *stream, int *http, struct error *err) {
+enum status grpc_head_check(struct grpc_stream *stream, struct error *err) {
     struct grpc_call *call = &stream->call;
     call->fields = stream->head.items;
     call->n_fields = stream->head.n;
@@ -91,7 +94,7 @@ enum status grpc_head_check(struct grpc_stream *stream, int *http, struct error 
     }
     enum status st = check_http(stream, err);
     if (st != ST_OK) {
-        *http = status_http(st);
+        stream->is_plain = true;
         return st;
     }
     call->method = grpc_core_find(stream->core, stream->path);
@@ -110,7 +113,6 @@ enum status grpc_head_check(struct grpc_stream *stream, int *http, struct error 
 
 struct head {
     size_t n;
-    char status[4]; /* :status */
     nghttp2_nv nv[OWN_FIELDS + 2 * GRPC_MOST_SET];
 };
 
@@ -142,30 +144,16 @@ static void add_status(struct grpc_stream *stream, struct head *head) {
     add_fields(head, &stream->trailers);
 }
 
-static void add_http_status(struct head *head, int http) {
-    unsigned value = (unsigned)http;
-    head->status[0] = (char)('0' + value / 100 % 10);
-    head->status[1] = (char)('0' + value / 10 % 10);
-    head->status[2] = (char)('0' + value % 10);
-    add(head, STR(":status"), str_make(head->status, 3), GRPC_NV_OUR_NAME);
-}
-
-static void add_grpc_head(struct grpc_stream *stream, struct head *head, bool trailers_only) {
-    add(head, STR("content-type"), STR("application/grpc"), GRPC_NV_OURS);
-    if (trailers_only) {
-        add_status(stream, head);
-    } else if (stream->answer_coding != HTTP_IDENTITY) {
-        add(head, STR("grpc-encoding"), str_of(grpc_coding_name(stream->answer_coding)),
-            GRPC_NV_OURS);
-    }
-}
-
-void grpc_head_submit(struct grpc_stream *stream, bool trailers_only, int http) {
+void grpc_head_submit(struct grpc_stream *stream, bool trailers_only) {
     struct head head;
     head.n = 0;
-    add_http_status(&head, http);
-    if (http == 200) {
-        add_grpc_head(stream, &head, trailers_only);
+    add(&head, STR(":status"), STR("200"), GRPC_NV_OURS);
+    add(&head, STR("content-type"), STR("application/grpc"), GRPC_NV_OURS);
+    if (trailers_only) {
+        add_status(stream, &head);
+    } else if (stream->answer_coding != HTTP_IDENTITY) {
+        add(&head, STR("grpc-encoding"), str_of(grpc_coding_name(stream->answer_coding)),
+            GRPC_NV_OURS);
     }
     add_fields(&head, &stream->set);
     nghttp2_data_provider provider = grpc_send_provider(stream);

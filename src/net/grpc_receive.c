@@ -142,6 +142,9 @@ void grpc_receive_end(struct grpc_stream *stream) {
 }
 
 bool grpc_receive_waits(const struct grpc_stream *stream) {
+    if (stream->is_plain) {
+        return !stream->remote_ended;
+    }
     const struct grpc_receiver *in = &stream->in;
     if (in->state == GRPC_RECEIVING_END || stream->remote_ended || !stream->call.method) {
         return false;

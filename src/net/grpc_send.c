@@ -28,7 +28,7 @@ static void queued(struct grpc_stream *stream) {
     stream->served = true;
     if (stream->answer == GRPC_ANSWER_NONE) {
         grpc_stream_set_answer(stream, GRPC_ANSWER_OPEN);
-        grpc_head_submit(stream, false, 200);
+        grpc_head_submit(stream, false);
     } else {
         resume(stream);
     }

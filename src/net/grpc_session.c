@@ -16,7 +16,6 @@ static const char PLAIN_ANSWER[] = "HTTP/1.1 505 HTTP Version Not Supported\r\n"
 static_assert(sizeof(PLAIN_TEXT) - 1 == 91, "its length stands in the answer");
 
 enum {
-    MOST_FRAME_BYTES = 1 << 20, /* of DATA: fewer frames of large messages */
     /* Heads of answers that wait for a peer who does not read: it is not read from either. */
     MOST_QUEUED = 1000,
 };
@@ -28,10 +27,7 @@ static int submit_settings(const struct grpc_session *session) {
     const nghttp2_settings_entry settings[] = {
         {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, limits->max_streams},
         {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, limits->stream_window_bytes},
-        {NGHTTP2_SETTINGS_MAX_FRAME_SIZE, MOST_FRAME_BYTES},
         {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, (uint32_t)limits->max_header_bytes},
-        /* RFC 9218: no tree of priorities to keep, and none for an attacker to grow */
-        {NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1},
     };
     int code = nghttp2_submit_settings(session->h2, NGHTTP2_FLAG_NONE, settings,
                                        sizeof(settings) / sizeof(settings[0]));

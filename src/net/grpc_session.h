@@ -101,9 +101,10 @@ struct grpc_stream {
     struct grpc_queue out;
     enum http_coding answer_coding;
     struct grpc_fields set, trailers; /* of the method's */
-    int status;                       /* grpc-status */
+    int status;                       /* grpc-status, or that of a plain answer */
     struct str message;
     bool head_over;    /* oversized, told to the client */
+    bool is_plain;     /* HTTP, but no gRPC */
     bool remote_ended; /* END_STREAM came */
     bool half_closed;  /* ... and the method knows */
     bool deferred;     /* nghttp2 waits for more to send */
@@ -134,6 +135,7 @@ struct grpc_session {
     bool plain_said;
     bool greeted;      /* the client's first SETTINGS came */
     bool in_head;      /* a header block has begun and not ended */
+    bool large_frames; /* were allowed */
     bool spoke;        /* HEADERS or DATA were sent since the last PING came */
     bool draining;     /* the client was told that the end is near */
     bool said_goodbye; /* ... and which calls were the last */
@@ -229,14 +231,20 @@ void grpc_stream_await(struct grpc_stream *stream);
 
 /* Keeps a field of the head. */
 void grpc_head_add(struct grpc_stream *stream, struct str name, struct str value);
-/* Reads what the head says of the call. Returns: ST_…, what is wrong. `http` is the HTTP status of
- * what is no gRPC at all, else 200. */
-enum status grpc_head_check(struct grpc_stream *stream, int *http, struct error *err)
+/* Reads what the head says of the call. Returns: ST_…, what is wrong; is_plain is set where it is no
+ * gRPC at all. */
+enum status grpc_head_check(struct grpc_stream *stream, struct error *err)
     __attribute__((warn_unused_result));
 /* Submits the head of an answer; `trailers_only`: with the status, and nothing follows. */
-void grpc_head_submit(struct grpc_stream *stream, bool trailers_only, int http);
+void grpc_head_submit(struct grpc_stream *stream, bool trailers_only);
 /* Submits the trailers, from within the data source. Returns: nghttp2's code. */
 int grpc_head_submit_trailers(struct grpc_stream *stream);
+
+/* ---- grpc_plain.c: who speaks no gRPC -------------------------------------------------------- */
+
+/* Notes what is wrong; the answer leaves when the request has ended. */
+void grpc_plain_refuse(struct grpc_stream *stream, const struct error *err);
+void grpc_plain_answer(struct grpc_stream *stream);
 
 /* ---- grpc_receive.c: messages in ------------------------------------------------------------- */
 

@@ -257,13 +257,13 @@ static void test_no_grpc(void **state) {
     (void)state;
     struct world *world = world_begin();
     static const struct {
-        const char *method, *type, *status;
+        const char *method, *type, *status, *body;
     } ROWS[] = {
-        {"GET", "application/grpc", "405"},
-        {"POST", "application/json", "415"},
-        {"POST", "application/grpc+json", "415"},
-        {"POST", "application/grpc+proto", "200"},
-        {"POST", "application/grpc;charset=utf-8", "200"},
+        {"GET", "application/grpc", "405", "expected POST, got GET"},
+        {"POST", "application/json", "415", "expected the content type application/grpc"},
+        {"POST", "application/grpc+json", "415", "--http"},
+        {"POST", "application/grpc+proto", "200", NULL},
+        {"POST", "application/grpc;charset=utf-8", "200", NULL},
     };
     for (size_t i = 0; i < sizeof(ROWS) / sizeof(ROWS[0]); i++) {
         const nghttp2_nv nv[] = {client_nv(":method", ROWS[i].method), client_nv(":scheme", "http"),
@@ -274,8 +274,40 @@ static void test_no_grpc(void **state) {
         world_run(world);
         assert_string_equal(call->status, ROWS[i].status);
         assert_true(call->closed);
+        if (ROWS[i].body) {
+            char body[200];
+            snprintf(body, sizeof(body), "%.*s", (int)call->in_len, call->in);
+            assert_non_null(strstr(body, ROWS[i].body));
+        }
     }
     assert_int_equal(world->service.n, 0); /* a unary call without a message is seen by nobody */
+    world_end(world);
+}
+
+/* Its answer waits for the end of the request, but not for ever. */
+static void test_no_grpc_without_end(void **state) {
+    (void)state;
+    struct world *world = world_begin();
+    const nghttp2_nv nv[] = {client_nv(":method", "PUT"), client_nv(":scheme", "http"),
+                             client_nv(":path", "/"), client_nv(":authority", "test")};
+    nghttp2_data_provider provider = {.read_callback = client_on_read};
+    for (int i = 0; i < 2; i++) {
+        struct client_call *call = &world->client.calls[world->client.n++];
+        call->id = nghttp2_submit_request(world->client.h2, NULL, nv, 4, &provider, NULL);
+        client_add(&world->client, call, text_of(200000).ptr, 200000);
+        world_run(world);
+        assert_int_equal(call->out_at, 200000); /* dropped, without a window for them */
+        assert_string_equal(call->status, "");
+        if (i == 0) {
+            client_end(&world->client, call);
+        } else {
+            world_pass(world, 20 * (uint64_t)SECOND);
+        }
+        world_run(world);
+        assert_string_equal(call->status, "405");
+        assert_true(call->closed);
+        assert_int_equal(call->code, NGHTTP2_NO_ERROR);
+    }
     world_end(world);
 }
 
@@ -487,6 +519,7 @@ int main(void) {
         cmocka_unit_test(test_aligned),
         cmocka_unit_test(test_bad_heads),
         cmocka_unit_test(test_no_grpc),
+        cmocka_unit_test(test_no_grpc_without_end),
         cmocka_unit_test(test_bad_messages),
         cmocka_unit_test(test_bad_stream),
         cmocka_unit_test(test_compression),

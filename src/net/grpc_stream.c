@@ -121,9 +121,9 @@ static void count(struct grpc_stream *stream) {
     metric_add(METRIC_REQUESTS_IN_FLIGHT, 1);
 }
 
-static enum status check(struct grpc_stream *stream, int *http, struct error *err) {
+static enum status check(struct grpc_stream *stream, struct error *err) {
     const struct grpc_server_options *options = stream->core->options;
-    enum status st = grpc_head_check(stream, http, err);
+    enum status st = grpc_head_check(stream, err);
     if (st == ST_OK && stream->call.deadline_ns != 0 &&
         !deadlines_set(&stream->core->deadlines, &stream->deadline, stream->call.deadline_ns)) {
         st = error_set(err, ST_NO_MEMORY, "no memory for a deadline");
@@ -134,21 +134,12 @@ static enum status check(struct grpc_stream *stream, int *http, struct error *er
     return st;
 }
 
-/* What is no gRPC at all is answered in HTTP's own words. */
-static void refuse_http(struct grpc_stream *stream, int http) {
-    grpc_receive_stop(stream);
-    grpc_stream_set_answer(stream, GRPC_ANSWER_ENDING);
-    stream->served = true;
-    grpc_head_submit(stream, true, http);
-}
-
 void grpc_stream_begin(struct grpc_stream *stream) {
     struct error err;
-    int http = 200;
     count(stream);
-    if (check(stream, &http, &err) != ST_OK) {
-        if (http != 200) {
-            refuse_http(stream, http);
+    if (check(stream, &err) != ST_OK) {
+        if (stream->is_plain) {
+            grpc_plain_refuse(stream, &err);
         } else {
             grpc_stream_cancel(stream, &err);
         }
@@ -187,7 +178,7 @@ static void end(struct grpc_stream *stream, const struct error *err) {
         return;
     }
     if (whole) {
-        grpc_head_submit(stream, true, 200);
+        grpc_head_submit(stream, true);
     } else {
         grpc_send_end(stream);
     }
@@ -246,6 +237,10 @@ void grpc_stream_cancel(struct grpc_stream *stream, const struct error *err) {
 
 void grpc_stream_timed_out(struct grpc_stream *stream, enum grpc_wait wait) {
     struct error err;
+    if (wait == GRPC_WAIT_MESSAGE && stream->is_plain) {
+        grpc_plain_answer(stream); /* it is known already */
+        return;
+    }
     if (wait == GRPC_WAIT_MESSAGE) {
         error_set(&err, ST_REQUEST_TIMEOUT, "the message did not come in time (--body-timeout)");
         grpc_stream_cancel(stream, &err);
