@@ -62,7 +62,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size == 0) {
         return 0;
     }
-    enum doc_format format = data[0] == 'p' ? DOC_PBTXT : data[0] == 'j' ? DOC_JSON : DOC_YAML;
+    enum doc_format format = data[0] == 'p'   ? DOC_PBTXT
+                             : data[0] == 'j' ? DOC_JSON
+                             : data[0] == 'm' ? DOC_YAML_MANY
+                                              : DOC_YAML;
     struct str text = str_make((const char *)data + 1, size - 1);
     unsigned n_lines = 2;
     for (size_t i = 0; i < text.len; i++) {

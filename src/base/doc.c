@@ -167,7 +167,8 @@ static enum status parse_values(const struct doc_source *source, struct doc *doc
         status = json_parse(source, doc);
         break;
     case DOC_YAML:
-        status = doc_yaml_parse(source, &root);
+    case DOC_YAML_MANY:
+        status = doc_yaml_parse(source, doc->format == DOC_YAML_MANY, &root);
         break;
     case DOC_PBTXT:
         status = doc_pbtxt_parse(source, &root);

@@ -5,7 +5,10 @@
  * In YAML, plain scalars become numbers, booleans, null or strings as YAML 1.2's core schema says;
  * anchors and tags are refused. In the protobuf text format a field that is given once is a plain
  * value and one that is given several times, or as a list, is an array: `doc_each` treats a single
- * value as an array of one, so that both read the same. Bare enum names are strings there. */
+ * value as an array of one, so that both read the same. Bare enum names are strings there.
+ *
+ * A YAML file may have several documents where whoever reads it says so (DOC_YAML_MANY): the root is
+ * then a list of them. */
 #ifndef SLUICE_BASE_DOC_H
 #define SLUICE_BASE_DOC_H
 
@@ -17,7 +20,7 @@
 #include "base/status.h"
 #include "base/str.h"
 
-enum doc_format { DOC_YAML, DOC_PBTXT, DOC_JSON };
+enum doc_format { DOC_YAML, DOC_YAML_MANY, DOC_PBTXT, DOC_JSON };
 
 struct doc; /* a parsed file: the tree, the line of each value, the file's name for messages */
 
@@ -48,6 +51,12 @@ bool doc_present(const struct doc_node *node); /* there and not null */
 /* Number of elements: an array's, 1 for any other value, 0 when absent. */
 size_t doc_count(const struct doc_node *node);
 struct doc_node doc_at(const struct doc_node *node, size_t index);
+/* Goes through the elements of a list (any other value is a list of one), each in one step: `*item`
+ * is zeroed at first. Returns: false behind the last; `*item` is then zeroed again. */
+bool doc_each(const struct doc_node *list, struct doc_node *item);
+/* The same for the members of an object, whose names are in item->key (a name with a NUL in it ends
+ * there); anything else has none. */
+bool doc_each_member(const struct doc_node *object, struct doc_node *item);
 /* The line in the file, from 1. */
 unsigned doc_line(const struct doc_node *node);
 

@@ -66,7 +66,7 @@ enum status doc_fail(const struct doc_source *source, unsigned line, const char 
 enum status doc_no_memory(const struct doc_source *source);
 
 /* The parsers: *root is the document's value. */
-enum status doc_yaml_parse(const struct doc_source *source, struct doc_value **root);
+enum status doc_yaml_parse(const struct doc_source *source, bool many, struct doc_value **root);
 enum status doc_pbtxt_parse(const struct doc_source *source, struct doc_value **root);
 
 /* Copies the values into `doc`: its tree and its lines. */

@@ -40,6 +40,39 @@ struct doc_node doc_at(const struct doc_node *node, size_t index) {
         .doc = node->doc, .val = yyjson_arr_get(node->val, index), .parent = node, .index = index};
 }
 
+bool doc_each(const struct doc_node *list, struct doc_node *item) {
+    size_t index = item->val ? item->index + 1 : 0;
+    if (!yyjson_is_arr(list->val)) {
+        bool only = list->val && !item->val;
+        *item = only ? *list : (struct doc_node){0};
+        return only;
+    }
+    if (index >= yyjson_arr_size(list->val)) {
+        *item = (struct doc_node){0};
+        return false;
+    }
+    yyjson_val *next =
+        item->val ? unsafe_yyjson_get_next(item->val) : unsafe_yyjson_get_first(list->val);
+    *item = (struct doc_node){.doc = list->doc, .val = next, .parent = list, .index = index};
+    return true;
+}
+
+bool doc_each_member(const struct doc_node *object, struct doc_node *item) {
+    size_t index = item->val ? item->index + 1 : 0;
+    if (index >= yyjson_obj_size(object->val)) {
+        *item = (struct doc_node){0};
+        return false;
+    }
+    yyjson_val *key =
+        item->val ? unsafe_yyjson_get_next(item->val) : unsafe_yyjson_get_first(object->val);
+    *item = (struct doc_node){.doc = object->doc,
+                              .val = yyjson_obj_iter_get_val(key),
+                              .parent = object,
+                              .key = yyjson_get_str(key),
+                              .index = index};
+    return true;
+}
+
 static unsigned val_line(const struct doc *doc, yyjson_val *val) {
     return doc->lines[val - yyjson_doc_get_root(doc->tree)];
 }

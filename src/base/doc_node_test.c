@@ -49,6 +49,51 @@ static void walking(void **state) {
     doc_free(doc);
 }
 
+static void going_through(void **state) {
+    (void)state;
+    struct doc *doc = parse(DOC_YAML, "l: [7, [8], {a: 9}]\ne: []\no: {x: 1, y: {z: 2}, w: 3}\n"
+                                      "s: 5\nn: {}\nin: [[1, 2], 3]\n");
+    struct doc_node root = doc_root(doc), list = doc_get(&root, "l"), item = {0};
+    for (size_t i = 0; i < 3; i++) {
+        struct doc_node same = doc_at(&list, i);
+        assert_true(doc_each(&list, &item));
+        assert_ptr_equal(item.val, same.val);
+        assert_int_equal(item.index, i);
+        assert_ptr_equal(item.parent, &list);
+    }
+    assert_false(doc_each(&list, &item));
+    assert_null(item.val);
+    static const char *const empty[] = {"e", "n", "s", "none"};
+    for (size_t i = 0; i < 4; i++) {
+        struct doc_node node = doc_get(&root, empty[i]);
+        unsigned n = 0, n_members = 0;
+        for (item = (struct doc_node){0}; doc_each(&node, &item);) {
+            assert_ptr_equal(item.val, node.val); /* itself */
+            n++;
+        }
+        for (item = (struct doc_node){0}; doc_each_member(&node, &item);) {
+            n_members++;
+        }
+        assert_int_equal(n, i == 1 || i == 2);
+        assert_int_equal(n_members, 0);
+    }
+    struct doc_node object = doc_get(&root, "o");
+    static const char *const names[] = {"x", "y", "w"};
+    for (size_t i = 0; i < 3; i++) {
+        struct doc_node same = doc_get(&object, names[i]);
+        assert_true(doc_each_member(&object, &item));
+        assert_ptr_equal(item.val, same.val);
+        assert_string_equal(item.key, names[i]);
+    }
+    assert_false(doc_each_member(&object, &item));
+    struct doc_node outer = doc_get(&root, "in"), inner = {0}, number = {0};
+    struct error err;
+    assert_true(doc_each(&outer, &inner) && doc_each(&inner, &number) && doc_each(&inner, &number));
+    assert_int_equal(doc_error(&number, &err, "no"), ST_BAD_CONFIG);
+    assert_non_null(strstr(err.text, "in[0][1]: no"));
+    doc_free(doc);
+}
+
 enum reader { READ_BOOL, READ_I64, READ_F64, READ_STR, READ_OBJECT };
 
 static enum status read_with(enum reader reader, const struct doc_node *node, struct error *err) {
@@ -263,6 +308,7 @@ static void a_very_long_unknown_field(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(walking),
+        cmocka_unit_test(going_through),
         cmocka_unit_test(each_reader),
         cmocka_unit_test(values_arrive),
         cmocka_unit_test(paths_name_the_place),

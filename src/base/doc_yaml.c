@@ -1,7 +1,7 @@
 /* YAML: libyaml's events become values. Plain scalars are resolved by YAML 1.2's core schema
  * (section 10.3), so "yes", "on" and "012" are not what YAML 1.1 made of them. It refuses what a
- * configuration needs not: anchors, aliases, tags, keys that are no text, several documents in a
- * file. */
+ * configuration needs not: anchors, aliases, tags, keys that are no text, and several documents in
+ * a file unless they are asked for. */
 #include <math.h>
 #include <yaml.h>
 
@@ -20,6 +20,7 @@ struct yaml_reader {
     struct yaml_frame frames[DOC_MAX_DEPTH];
     size_t depth;
     struct doc_value *root;
+    bool many; /* the root is a list of documents */
     bool seen_document;
     bool done;
 };
@@ -128,6 +129,10 @@ static enum status place(struct yaml_reader *reader, struct doc_value *value) {
     if (!value) {
         return doc_no_memory(reader->source);
     }
+    if (reader->depth == 0 && reader->many) {
+        doc_value_append(reader->root, value);
+        return ST_OK;
+    }
     if (reader->depth == 0) {
         reader->root = value;
         return ST_OK;
@@ -201,7 +206,7 @@ static enum status on_start(struct yaml_reader *reader, const yaml_event_t *even
 }
 
 static enum status on_document(struct yaml_reader *reader, const yaml_event_t *event) {
-    if (reader->seen_document) {
+    if (reader->seen_document && !reader->many) {
         return doc_fail(reader->source, event_line(event),
                         "expected one document in the file, got a second");
     }
@@ -263,8 +268,12 @@ static enum status read_events(struct yaml_reader *reader) {
     return status;
 }
 
-enum status doc_yaml_parse(const struct doc_source *source, struct doc_value **root) {
-    struct yaml_reader reader = {.source = source};
+enum status doc_yaml_parse(const struct doc_source *source, bool many, struct doc_value **root) {
+    struct yaml_reader reader = {.source = source, .many = many};
+    reader.root = many ? doc_value_new(source->arena, DOC_ARRAY, 1) : NULL;
+    if (many && !reader.root) {
+        return doc_no_memory(source);
+    }
     if (!yaml_parser_initialize(&reader.parser)) {
         return doc_no_memory(source);
     }

@@ -162,11 +162,45 @@ static void lines_are_kept(void **state) {
     doc_free(doc);
 }
 
+static void several_documents(void **state) {
+    static const struct {
+        const char *text, *json;
+    } rows[] = {
+        {"", "[]"},
+        {"# nothing\n", "[]"},
+        {"a: 1\n", "[{\"a\":1}]"},
+        {"---\na: 1\n", "[{\"a\":1}]"},
+        {"a: 1\n---\nb: [2]\n--- 3\n...\n---\n", "[{\"a\":1},{\"b\":[2]},3,null]"},
+        {"t: |\n  ---\n---\nu: 'x\n  --- y'\n", "[{\"t\":\"---\\n\"},{\"u\":\"x --- y\"}]"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct error err;
+        struct doc *doc;
+        assert_int_equal(doc_parse(DOC_YAML_MANY, "f", str_of(rows[i].text), &doc, &err), ST_OK);
+        char *json = yyjson_write(doc->tree, YYJSON_WRITE_NOFLAG, NULL);
+        assert_string_equal(json, rows[i].json);
+        free(json);
+        doc_free(doc);
+    }
+    struct error err;
+    struct doc *doc;
+    assert_int_equal(doc_parse(DOC_YAML_MANY, "f", STR("a: 1\n---\nb: 1\nb: 2\n"), &doc, &err),
+                     ST_BAD_CONFIG);
+    assert_string_equal(err.text, "f:4: the key \"b\" is there twice; the first is in line 3");
+    assert_int_equal(doc_parse(DOC_YAML_MANY, "f", STR("a: 1\n---\nb:\n  c: 7\n"), &doc, &err),
+                     ST_OK);
+    struct doc_node root = doc_root(doc), second = doc_at(&root, 1), b = doc_get(&second, "b");
+    struct doc_node c = doc_get(&b, "c");
+    assert_int_equal(doc_line(&c), 4);
+    doc_free(doc);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_taken),     cmocka_unit_test(what_is_refused),
         cmocka_unit_test(every_prefix_ends), cmocka_unit_test(depth_is_limited),
-        cmocka_unit_test(lines_are_kept),
+        cmocka_unit_test(lines_are_kept),    cmocka_unit_test(several_documents),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
