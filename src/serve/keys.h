@@ -35,8 +35,9 @@ enum { KEYS_CHALLENGE_BYTES = 128 };
 enum status keys_admit_http(const struct keys *keys, enum keys_group group,
                             const struct http_head *head, char challenge[KEYS_CHALLENGE_BYTES],
                             struct error *err) __attribute__((warn_unused_result));
-/* For grpc_server_options.admit, with the keys as its context: the method's row says its group. */
-enum status keys_admit_grpc(const struct grpc_call *call, void *keys, struct error *err)
+/* For grpc_server_options.admit, with the keys as its context (`cookie`): the method's row says its
+ * group. */
+enum status keys_admit_grpc(const struct grpc_call *call, void *cookie, struct error *err)
     __attribute__((warn_unused_result));
 
 #endif
