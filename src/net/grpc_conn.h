@@ -4,6 +4,7 @@
 #define SLUICE_NET_GRPC_CONN_H
 
 #include "net/grpc_session.h"
+#include "net/log_limit.h"
 #include "net/server.h"
 
 struct grpc_conn {
@@ -14,17 +15,10 @@ struct grpc_conn {
     bool opened; /* the session was; it is with the first bytes */
 };
 
-/* What a worker has written to the log in this second. */
-struct grpc_log {
-    uint64_t second;
-    unsigned n_lines;
-    uint64_t n_left_out; /* since the last line */
-};
-
 /* What a worker has of the server. */
 struct grpc_shard {
     struct grpc_core core;
-    struct grpc_log log;
+    struct log_limit log;
 };
 
 struct grpc_server {

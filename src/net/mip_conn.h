@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "net/log_limit.h"
 #include "net/mip_server.h"
 #include "net/serial.h"
 
@@ -22,18 +23,11 @@ struct mip_call {
     struct mip_exchange exchange; /* the handler's part */
 };
 
-/* What a worker has written to the log in this second. */
-struct mip_log {
-    uint64_t second;
-    unsigned n_lines;
-    uint64_t n_left_out; /* since the last line */
-};
-
 struct mip_server {
     struct net_server net;
     struct mip_limits limits;
     struct mip_handler handler;
-    struct mip_log *logs; /* as many as shards */
+    struct log_limit *logs; /* as many as shards */
 };
 
 static inline struct mip_server *mip_server_of(const struct net_shard *shard) {

@@ -4,38 +4,20 @@
 
 #include "base/log.h"
 #include "base/metric.h"
-#include "loop/clock.h"
 #include "net/mip_conn.h"
-
-enum { LINES_PER_SECOND = 10 }; /* of one worker; the counters miss nothing */
 
 static_assert((int)METRIC_MIP_ERRORS_PROTOCOL + (int)MIP_ERROR_INTERNAL ==
                   (int)METRIC_MIP_ERRORS_INTERNAL,
               "the rows of the counter are in the order of the codes");
 
-/* May another line be written now? */
-static bool log_take(struct mip_log *log) {
-    uint64_t second = clock_now_ns() / 1000000000u;
-    if (second != log->second) {
-        log->second = second;
-        log->n_lines = 0;
-    }
-    if (log->n_lines == LINES_PER_SECOND) {
-        log->n_left_out++;
-        return false;
-    }
-    log->n_lines++;
-    return true;
-}
-
 void mip_log_error(const struct net_conn *conn, const struct error *err) {
     const struct net_shard *shard = conn->shard;
-    struct mip_log *log = &mip_server_of(shard)->logs[net_shard_index(shard)];
+    struct log_limit *log = &mip_server_of(shard)->logs[net_shard_index(shard)];
     unsigned code = (unsigned)status_mip(err->status);
     char peer[ADDRESS_TEXT_BYTES];
     metric_add((enum metric)(METRIC_MIP_ERRORS_PROTOCOL + code), 1);
     metric_add_error(METRIC_MIP, err->status);
-    if (!log_enabled(LOG_WARNING) || !log_take(log)) {
+    if (!log_enabled(LOG_WARNING) || !log_limit_take(log)) {
         return;
     }
     const struct log_field fields[] = {

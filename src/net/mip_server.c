@@ -28,7 +28,7 @@ enum status mip_server_new(const struct mip_server_options *options, struct mip_
         .acceptor = options->acceptor,
     };
     struct mip_server *server = calloc(1, sizeof(*server));
-    struct mip_log *logs = calloc(options->n_workers, sizeof(*logs));
+    struct log_limit *logs = calloc(options->n_workers, sizeof(*logs));
     if (!server || !logs) {
         free(server);
         free(logs);
