@@ -1,6 +1,13 @@
 /* Answers frame by frame, written by the test: those of servers and proxies who keep the rules in
  * their own way, and of those who don't. Whatever comes, wherever it is cut and wherever it stops, a
  * call ends once, says why, and leaves nothing behind. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
 #include "net/grpc_client_session_fixture.h"
 
 #include "wire/deflate.h"
