@@ -1,5 +1,5 @@
-/* What nghttp2 calls: each a few lines that find the stream, count what has to be paid for, and hand
- * on. What a frame means for a call is grpc_stream.c's and grpc_receive.c's. */
+/* What nghttp2 calls: each a few lines that find the stream, count what has to be paid for, and
+ * hand on. What a frame means for a call is grpc_stream.c's and grpc_receive.c's. */
 #include <stdio.h>
 
 #include "net/grpc_session.h"

@@ -1,4 +1,5 @@
-/* Bytes out: what nghttp2 has to say and the bytes of messages, in the order in which they leave. */
+/* Bytes out: what nghttp2 has to say and the bytes of messages, in the order in which they
+ * leave. */
 #include "net/grpc_output.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
-/* Answers to requests of HTTP/2 that are no gRPC: a status of HTTP's and a sentence (gRPC over HTTP2,
- * "Requests": 415 for another content type). They wait for the end of the request, as HTTP's
+/* Answers to requests of HTTP/2 that are no gRPC: a status of HTTP's and a sentence (gRPC over
+ * HTTP2, "Requests": 415 for another content type). They wait for the end of the request, as HTTP's
  * servers do, so that what is wrong with its frames is still seen. */
 #include <string.h>
 

@@ -17,8 +17,8 @@ static size_t bytes_of(const struct piece *pieces, size_t n) {
     return n_bytes;
 }
 
-/* Makes one piece of them, on the heap. Returns: false when it can't be done, and the message leaves
- * as it is. */
+/* Makes one piece of them, on the heap. Returns: false when it can't be done, and the message
+ * leaves as it is. */
 static bool compress_copy(const struct grpc_queue_options *options, const struct piece *pieces,
                           size_t n, size_t n_bytes, struct piece *out) {
     struct deflate *codec = deflate_new(options->coding, options->compression_level);

@@ -49,9 +49,9 @@ struct grpc_queue_options {
 };
 
 /* Puts a message of these pieces behind those before; a list of pieces is copied, their bytes stay
- * where they are until `release` (may be NULL), called exactly once; at once where a compressed copy
- * leaves in their place. Returns: false when it can't be sent (no memory, 4 GiB): nothing was taken,
- * and nothing is released. */
+ * where they are until `release` (may be NULL), called exactly once; at once where a compressed
+ * copy leaves in their place. Returns: false when it can't be sent (no memory, 4 GiB): nothing was
+ * taken, and nothing is released. */
 bool grpc_queue_add(struct grpc_queue *queue, const struct grpc_queue_options *options,
                     const struct piece *pieces, size_t n_pieces, void (*release)(void *cookie),
                     void *cookie) __attribute__((warn_unused_result));

@@ -1,5 +1,5 @@
-/* Messages in: handed to the method when it asks. What comes behind a message that waits is kept, at
- * most as much as the stream's window allows; the connection's window is never held up by one
+/* Messages in: handed to the method when it asks. What comes behind a message that waits is kept,
+ * at most as much as the stream's window allows; the connection's window is never held up by one
  * call. */
 #include <assert.h>
 

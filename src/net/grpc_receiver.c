@@ -123,7 +123,9 @@ static struct str cut(struct str *data, uint64_t most) {
 
 static enum status add_prefix(struct grpc_receiver *receiver, struct str *data, struct error *err) {
     struct str part = cut(data, GRPC_PREFIX_BYTES - receiver->prefix_len);
-    memcpy(receiver->prefix + receiver->prefix_len, part.ptr, part.len);
+    if (part.len > 0) {
+        memcpy(receiver->prefix + receiver->prefix_len, part.ptr, part.len);
+    }
     receiver->prefix_len += part.len;
     return receiver->prefix_len == GRPC_PREFIX_BYTES ? begin_message(receiver, *data, err) : ST_OK;
 }
@@ -132,7 +134,9 @@ static enum status add_beginning(struct grpc_receiver *receiver, struct str *dat
                                  struct error *err) {
     struct grpc_in *in = receiver->in;
     struct str part = cut(data, in->body.left);
-    memcpy(in->beginning + in->n_beginning, part.ptr, part.len);
+    if (part.len > 0) {
+        memcpy(in->beginning + in->n_beginning, part.ptr, part.len);
+    }
     in->n_beginning += part.len;
     in->body.left -= part.len;
     if (in->body.left > 0) {

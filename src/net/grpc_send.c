@@ -13,8 +13,8 @@ static void resume(struct grpc_stream *stream) {
     }
 }
 
-/* The status needs no window: where nothing is queued in front of it, nghttp2's data source, which is
- * asked only while there is one, is not waited for. */
+/* The status needs no window: where nothing is queued in front of it, nghttp2's data source, which
+ * is asked only while there is one, is not waited for. */
 void grpc_send_end(struct grpc_stream *stream) {
     if (stream->out.n_bytes > 0) {
         resume(stream);

@@ -50,9 +50,13 @@ enum status grpc_server_new(const struct grpc_server_options *options, struct gr
     };
     struct grpc_server *server = calloc(1, sizeof(*server));
     struct grpc_shard *shards = calloc(options->n_workers, sizeof(*shards));
-    enum status st = server && shards ? net_server_init(&server->net, &net, err)
-                                      : error_set(err, ST_NO_MEMORY, "no memory for a server");
-    if (st != ST_OK) {
+    enum status st = ST_NO_MEMORY;
+    if (server && shards) {
+        st = net_server_init(&server->net, &net, err);
+    } else {
+        error_set(err, st, "no memory for the gRPC server");
+    }
+    if (!server || st != ST_OK) {
         free(server);
         free(shards);
         return st;

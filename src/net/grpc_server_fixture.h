@@ -1,5 +1,5 @@
-/* For the tests of the gRPC server: a server on net/server_fixture.h with a method of each kind, and
- * a client on a socket. */
+/* For the tests of the gRPC server: a server on net/server_fixture.h with a method of each kind,
+ * and a client on a socket. */
 #ifndef SLUICE_NET_GRPC_SERVER_FIXTURE_H
 #define SLUICE_NET_GRPC_SERVER_FIXTURE_H
 

@@ -1,5 +1,12 @@
 /* The gRPC server over sockets: calls on TCP and Unix connections, drain and stop with calls under
  * way, clients that vanish, don't read, say nothing or speak something else. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
 #include "net/grpc_server_fixture.h"
 
 static void assert_echo(const struct client_call *call, struct str message) {

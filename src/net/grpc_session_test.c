@@ -1,5 +1,12 @@
 /* Calls of each kind over a session, at every pace of the bytes; what is wrong with a call is told,
  * and the connection goes on. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
 #include "net/grpc_session_fixture.h"
 
 #include "wire/deflate.h"

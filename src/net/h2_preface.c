@@ -23,7 +23,8 @@ static enum h2_preface_result look_for_http1(const struct h2_preface *preface) {
     if (n + 1 == preface->n) {
         return n + 1 < H2_PREFACE_BYTES ? H2_PREFACE_MORE : H2_PREFACE_OTHER;
     }
-    bool is_target = memchr("/*h", preface->bytes[n + 1], 3) != NULL;
+    char first = preface->bytes[n + 1];
+    bool is_target = first == '/' || first == '*' || first == 'h';
     return is_target ? H2_PREFACE_HTTP1 : H2_PREFACE_OTHER;
 }
 

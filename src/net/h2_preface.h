@@ -21,8 +21,8 @@ struct h2_preface {
     unsigned char result; /* enum h2_preface_result */
 };
 
-/* Takes bytes off the front of `data` until it is clear what they are. With H2_PREFACE_OK all of the
- * preface was taken and nothing else. */
+/* Takes bytes off the front of `data` until it is clear what they are. With H2_PREFACE_OK all of
+ * the preface was taken and nothing else. */
 enum h2_preface_result h2_preface_add(struct h2_preface *preface, struct str *data);
 
 #endif
