@@ -177,20 +177,35 @@ void metric_family_begin(struct metric_text *text, enum metric_family family) {
     begin(text, &family_rows[family]);
 }
 
-static void print_errors(struct metric_text *text, const int64_t *values) {
+static void visit_cells(const int64_t *values,
+                        void (*visit)(void *cookie, const char *protocol, enum status status,
+                                      int64_t n),
+                        void *cookie) {
     static const char *const protocols[METRIC_PROTOCOLS] = {
         [METRIC_HTTP] = "http", [METRIC_GRPC] = "grpc", [METRIC_MIP] = "mip"};
-    metric_family_begin(text, METRIC_FAMILY_ERRORS);
     for (int i = 0; i < N_CELLS - ERRORS; i++) {
         if (values[i] != 0) {
-            struct buf labels;
-            buf_init(&labels, text->out->arena, 64);
-            metric_label_add(&labels, "protocol", str_of(protocols[i / (int)ST_COUNT_]));
-            metric_label_add(&labels, "reason",
-                             str_of(status_name((enum status)(i % (int)ST_COUNT_))));
-            metric_text_i64(text, buf_str(&labels), values[i]);
+            visit(cookie, protocols[i / (int)ST_COUNT_], (enum status)(i % (int)ST_COUNT_),
+                  values[i]);
         }
     }
+}
+
+void metric_visit_errors(void (*visit)(void *cookie, const char *protocol, enum status status,
+                                       int64_t n),
+                         void *cookie) {
+    int64_t values[N_CELLS - ERRORS];
+    read_cells(ERRORS, N_CELLS - ERRORS, values);
+    visit_cells(values, visit, cookie);
+}
+
+static void print_error(void *cookie, const char *protocol, enum status status, int64_t n) {
+    struct metric_text *text = cookie;
+    struct buf labels;
+    buf_init(&labels, text->out->arena, 64);
+    metric_label_add(&labels, "protocol", str_of(protocol));
+    metric_label_add(&labels, "reason", str_of(status_name(status)));
+    metric_text_i64(text, buf_str(&labels), n);
 }
 
 void metric_print(struct metric_text *text) {
@@ -203,5 +218,6 @@ void metric_print(struct metric_text *text) {
         }
         metric_text_i64(text, labels_of(row), values[i]);
     }
-    print_errors(text, values + ERRORS);
+    metric_family_begin(text, METRIC_FAMILY_ERRORS);
+    visit_cells(values + ERRORS, print_error, text);
 }

@@ -40,6 +40,11 @@ void metric_add_error(enum metric_protocol protocol, enum status status);
 int64_t metric_read(enum metric metric);
 int64_t metric_read_error(enum metric_protocol protocol, enum status status);
 
+/* Calls `visit` for each kind of error that has happened. */
+void metric_visit_errors(void (*visit)(void *cookie, const char *protocol, enum status status,
+                                       int64_t n),
+                         void *cookie);
+
 /* Appends all that the registry holds. */
 void metric_print(struct metric_text *text);
 /* Begins a family of FAMILY rows. */

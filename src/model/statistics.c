@@ -70,6 +70,7 @@ static void read_executions(struct statistics *statistics, struct model_statisti
         uint64_t ended_ns = metric_cell_read(&running->last_ns);
         last_ns = ended_ns > last_ns ? ended_ns : last_ns;
         out->n_executions += metric_cell_read(&running->count);
+        out->busy_ns += metric_cell_read(&running->busy_ns);
         out->n_busy += metric_cell_read(&running->since_ns) > 0;
         metric_histogram_read(&running->sizes, &out->batch_size);
     }

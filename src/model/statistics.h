@@ -64,6 +64,7 @@ struct model_statistics {
     uint64_t last_inference_ms; /* since 1970: the last execution; 0: none */
     uint64_t n_inferences;      /* a request of batch n counts n; those that succeeded */
     uint64_t n_executions;
+    uint64_t busy_ns;                     /* of all instances, in executions that are over */
     struct statistics_time success, fail; /* from the queue on */
     struct statistics_time queue;         /* of those that succeeded */
     struct statistics_compute compute;    /* of those */

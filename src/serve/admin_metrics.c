@@ -167,10 +167,15 @@ static void print_failures(struct metric_text *text, const struct table *table) 
     }
 }
 
-static void print_loading(struct metric_text *text, const struct table *table) {
+static void print_seconds(struct metric_text *text, const struct table *table) {
     metric_family_begin(text, METRIC_FAMILY_LOAD_DURATION);
     for (size_t i = 0; i < table->n; i++) {
         double seconds = (double)table->rows[i].statistics.loaded_ns / 1e9;
+        metric_text_f64(text, table->rows[i].labels, seconds);
+    }
+    metric_family_begin(text, METRIC_FAMILY_MODEL_BUSY_SECONDS);
+    for (size_t i = 0; i < table->n; i++) {
+        double seconds = (double)table->rows[i].statistics.busy_ns / 1e9;
         metric_text_f64(text, table->rows[i].labels, seconds);
     }
 }
@@ -194,7 +199,7 @@ static void print_versions(struct metric_text *text, const struct table *table) 
         print_column(text, table, &COLUMNS[i]);
     }
     print_failures(text, table);
-    print_loading(text, table);
+    print_seconds(text, table);
     print_histogram(text, table, METRIC_FAMILY_REQUEST_TIME, MEMBER(request_time),
                     METRIC_UNIT_SECONDS);
     print_histogram(text, table, METRIC_FAMILY_QUEUE_TIME, MEMBER(queue_time), METRIC_UNIT_SECONDS);

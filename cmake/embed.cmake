@@ -1,0 +1,35 @@
+# A file of a room as a C array, for what the program shows (src/serve/status_page.h). `cmake -P` runs
+# the second half of this file when the other has changed.
+#
+# sluice_embed(ROOM FILE): src/ROOM/FILE; src/ROOM/<FILE without its ending>.h declares the function
+# <that name>, which returns its bytes.
+if(NOT CMAKE_SCRIPT_MODE_FILE)
+    set(SLUICE_EMBED "${CMAKE_CURRENT_LIST_FILE}")
+    function(sluice_embed room file)
+        get_filename_component(name "${file}" NAME_WE)
+        set(in "${CMAKE_SOURCE_DIR}/src/${room}/${file}")
+        set(out "${CMAKE_BINARY_DIR}/embedded/${room}/${name}.c")
+        file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/embedded/${room}")
+        add_custom_command(OUTPUT "${out}"
+            COMMAND "${CMAKE_COMMAND}" "-DIN=${in}" "-DOUT=${out}" "-DROOM=${room}" "-DNAME=${name}"
+                -P "${SLUICE_EMBED}"
+            DEPENDS "${in}" "${SLUICE_EMBED}" VERBATIM)
+        target_sources(room_${room} PRIVATE "${out}")
+    endfunction()
+    return()
+endif()
+
+file(READ "${IN}" bytes HEX)
+string(REGEX REPLACE "(................................)" "\\1\n" bytes "${bytes}")
+string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
+file(WRITE "${OUT}" "/* Made by cmake/embed.cmake. */
+#include \"${ROOM}/${NAME}.h\"
+
+static const unsigned char BYTES[] = {
+${bytes}
+};
+
+struct str ${NAME}(void) {
+    return str_make((const char *)BYTES, sizeof BYTES);
+}
+")
