@@ -96,20 +96,23 @@ bool grpc_client_session_is_over(const struct grpc_client_session *session) {
            (session->going_away && session->n_open == 0);
 }
 
+const struct error *grpc_client_session_why(const struct grpc_client_session *session,
+                                            const struct error *err) {
+    if (session->error.status != ST_OK) {
+        return &session->error;
+    }
+    return session->goodbye.status != ST_OK ? &session->goodbye : err;
+}
+
 void grpc_client_session_close(struct grpc_client_session *session, const struct error *err) {
     if (!session->h2) {
         return;
-    }
-    if (session->error.status != ST_OK) {
-        err = &session->error;
-    } else if (session->goodbye.status != ST_OK) {
-        err = &session->goodbye;
     }
     session->going_away = true;
     while (session->streams.first) {
         struct grpc_client_stream *stream = session->streams.first;
         if (!stream->remote_ended) {
-            grpc_client_stream_decide(stream, -1, err);
+            grpc_client_stream_decide(stream, -1, grpc_client_session_why(session, err));
         }
         grpc_client_stream_closed(stream);
     }
@@ -221,5 +224,4 @@ bool grpc_client_session_output(struct grpc_client_session *session, struct grpc
 
 void grpc_client_session_written(struct grpc_client_session *session) {
     grpc_flight_land(&session->flight, grpc_client_stream_left);
-    grpc_client_session_ask(session); /* more to collect, or over */
 }

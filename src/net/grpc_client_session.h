@@ -153,6 +153,9 @@ void grpc_client_session_leave(struct grpc_client_session *session);
 /* The connection is gone: its calls end with `err`, or why it ended before. What was collected is
  * still the socket's, until grpc_client_session_written. */
 void grpc_client_session_close(struct grpc_client_session *session, const struct error *err);
+/* Why it ended, or is going to: what is known, or else `err`. */
+const struct error *grpc_client_session_why(const struct grpc_client_session *session,
+                                            const struct error *err);
 /* Something is to be said. */
 void grpc_client_session_ask(struct grpc_client_session *session);
 

@@ -1,5 +1,12 @@
 /* Calls of each kind between the client's session and our own server's, at every pace of the bytes:
  * what is asked arrives, what is answered comes back, and each call ends once, whoever ends it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
 #include "net/grpc_client_session_fixture.h"
 
 #include "wire/grpc_status.h"
@@ -78,7 +85,7 @@ static void bidi(struct duo *duo) {
     struct asked *asked = duo_stream(duo, "/t.T/Bidi");
     size_t n_bytes = 0;
     for (size_t i = 0; i < 20; i++) {
-        duo_send(asked, text_of(i * i * i * 10));
+        asked_send(asked, text_of(i * i * i * 10));
         n_bytes += i * i * i * 10;
         if (i % 3 == 0) {
             duo_run(duo);
@@ -104,7 +111,7 @@ static void test_bidi(void **state) {
 static void client_streaming(struct duo *duo) {
     struct asked *asked = duo_stream(duo, "/t.T/Sum"), *none = duo_stream(duo, "/t.T/Sum");
     for (size_t i = 0; i < 100; i++) {
-        duo_send(asked, text_of(i));
+        asked_send(asked, text_of(i));
     }
     grpc_client_half_close(asked->call);
     grpc_client_half_close(none->call);
@@ -123,7 +130,7 @@ static void test_client_streaming(void **state) {
 /* More than all windows hold: they are opened as the caller takes what came. */
 static void server_streaming(struct duo *duo) {
     struct asked *asked = duo_stream(duo, "/t.T/Many");
-    duo_send(asked, STR("\xc8"));
+    asked_send(asked, STR("\xc8"));
     grpc_client_half_close(asked->call);
     duo_run(duo);
     assert_ok(asked);
@@ -145,7 +152,7 @@ static void test_writable(void **state) {
     struct duo *duo = duo_begin();
     (void)state;
     struct asked *asked = duo_stream(duo, "/t.T/Bidi");
-    duo_send(asked, text_of(100000));
+    asked_send(asked, text_of(100000));
     assert_int_equal(grpc_client_queued_bytes(asked->call), 100005);
     duo_run(duo);
     assert_int_equal(asked->n_writable, 1);
@@ -164,7 +171,7 @@ static void test_aligned(void **state) {
         text[at] = 'x';
         asked[i] = duo_ask(
             duo, &(struct grpc_client_ask){.path = STR("/t.T/Echo"), .align_at = align_behind_x});
-        duo_send(asked[i], str_make(text, sizeof(text)));
+        asked_send(asked[i], str_make(text, sizeof(text)));
         duo_run(duo);
         assert_ok(asked[i]);
         assert_true(asked[i]->aligned || at >= 1024); /* it is looked for at the beginning */
@@ -206,7 +213,7 @@ static void test_an_answer_before_the_end(void **state) {
     struct duo *duo = duo_begin();
     (void)state;
     struct asked *asked = duo_stream(duo, "/t.T/Bidi");
-    duo_send(asked, text_of(3));
+    asked_send(asked, text_of(3));
     duo_run(duo);
     struct error err;
     error_set(&err, ST_OVERLOADED, "enough");
@@ -231,7 +238,7 @@ static void test_metadata(void **state) {
     (void)state;
     struct asked *asked = duo_ask(
         duo, &(struct grpc_client_ask){.path = STR("/t.T/Later"), .fields = fields, .n_fields = 2});
-    duo_send(asked, STR("a"));
+    asked_send(asked, STR("a"));
     duo_run(duo);
     struct seen *seen = &duo->world->service.calls[0];
     size_t n;
@@ -391,7 +398,7 @@ static void test_cancel_within_events(void **state) {
     (void)state;
     struct asked *asked = duo_stream(duo, "/t.T/Many");
     asked->cancels = true;
-    duo_send(asked, STR("\xc8"));
+    asked_send(asked, STR("\xc8"));
     duo_run(duo);
     assert_cancelled(asked);
     struct asked *unary_one = duo_unary(duo, "/t.T/Echo", text_of(30000));
@@ -408,8 +415,8 @@ static void test_cancel_before_reading(void **state) {
     (void)state;
     struct asked *asked =
         duo_ask(duo, &(struct grpc_client_ask){.path = STR("/t.T/Bidi"), .streams = true});
-    duo_send(asked, text_of(1000));
-    duo_send(asked, text_of(2000));
+    asked_send(asked, text_of(1000));
+    asked_send(asked, text_of(2000));
     grpc_client_half_close(asked->call);
     duo_run(duo);
     assert_int_equal(asked->n_messages, 0);
@@ -427,8 +434,8 @@ static void test_reading_late(void **state) {
     struct asked *asked =
         duo_ask(duo, &(struct grpc_client_ask){.path = STR("/t.T/Bidi"), .streams = true});
     asked->eager = false;
-    duo_send(asked, text_of(1000));
-    duo_send(asked, text_of(2000));
+    asked_send(asked, text_of(1000));
+    asked_send(asked, text_of(2000));
     grpc_client_half_close(asked->call);
     duo_run(duo);
     grpc_client_read(asked->call);
@@ -447,7 +454,7 @@ static void test_reading_late(void **state) {
 static struct asked *with_timeout(struct duo *duo, const char *path, uint64_t timeout_ns) {
     struct asked *asked =
         duo_ask(duo, &(struct grpc_client_ask){.path = str_of(path), .timeout_ns = timeout_ns});
-    duo_send(asked, STR("a"));
+    asked_send(asked, STR("a"));
     return asked;
 }
 
@@ -580,7 +587,7 @@ static void test_a_caller_who_does_not_read(void **state) {
     (void)state;
     struct asked *asked =
         duo_ask(duo, &(struct grpc_client_ask){.path = STR("/t.T/Many"), .streams = true});
-    duo_send(asked, STR("\x64"));
+    asked_send(asked, STR("\x64"));
     duo_run(duo);
     assert_int_equal(asked->n_messages, 0);
     assert_true(duo->core.budget.n_body_bytes <= 2 * 100000);
