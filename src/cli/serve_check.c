@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/serve_guard.h"
 #include "cli/serve_mip.h"
 #include "serve/mip_plan.h"
 
@@ -58,6 +59,14 @@ static int write_out(const struct buf *out) {
     return EXIT_CODE_FAILED;
 }
 
+/* Could the files of TLS and keys be used? */
+static enum status check_guard(const struct serve_settings *settings, struct error *err) {
+    struct serve_guard guard = {0};
+    enum status st = serve_guard_open(&guard, settings, err);
+    serve_guard_free(&guard);
+    return st;
+}
+
 int serve_check(const struct serve_settings *settings, const struct repository_options *options,
                 struct arena *arena) {
     struct error err;
@@ -71,6 +80,9 @@ int serve_check(const struct serve_settings *settings, const struct repository_o
     buf_init(&out, arena, 4096);
     repository_print(repository, &out);
     enum status st = print_mip(settings, repository, arena, &out, &err);
+    if (st == ST_OK) {
+        st = check_guard(settings, &err);
+    }
     int code = write_out(&out);
     if (st != ST_OK) {
         fprintf(stderr, "sluice serve: %s\n", err.text);

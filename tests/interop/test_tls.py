@@ -500,9 +500,10 @@ def test_files_that_cannot_be_used(pki, repositories, tmp_path):
         (["--grpc-use-ssl", "true"], 2, "--grpc-tls-cert FILE"),
     ]
     for flags, code, says in rows:
-        done = run("serve", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--model-repository",
-                   repositories("default"), *flags)
-        assert done.returncode == code and says in done.stderr, (flags, done.returncode, done.stderr)
+        for check in (), ("--check",):
+            done = run("serve", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--model-repository",
+                       repositories("default"), *flags, *check)
+            assert done.returncode == code and says in done.stderr, (flags, done.returncode, done.stderr)
 
 
 def test_names_of_the_reference_server(start_server, repositories, pki):
