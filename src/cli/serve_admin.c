@@ -1,6 +1,8 @@
 /* Putting the operators' side together. */
 #include "cli/serve_admin.h"
 
+#include <assert.h>
+
 #include "base/log.h"
 
 enum { MAX_CONNECTIONS = 256 };
@@ -33,7 +35,8 @@ enum status serve_admin_open(struct serve_admin *self, const struct serve_settin
     struct address address;
     admin_metrics_init(&self->metrics, repository, SLUICE_VERSION);
     self->has_metrics = true;
-    self->api = (struct admin_api){.metrics = &self->metrics};
+    self->api = (struct admin_api){.metrics = &self->metrics,
+                                   .state = {.repository = repository, .worker = main}};
     if (!serve_admin_is_wanted(settings)) {
         return ST_OK;
     }
@@ -50,6 +53,18 @@ enum status serve_admin_open(struct serve_admin *self, const struct serve_settin
     char text[ADDRESS_TEXT_BYTES];
     log_event(LOG_INFO, "listening", LOG_TEXT_OF("metrics", address_print(&self->address, text)));
     return ST_OK;
+}
+
+void serve_admin_watch(struct serve_admin *self, const char *name, struct net_server *server) {
+    struct admin_state *state = &self->api.state;
+    assert(state->n_servers < NET_REPORT_SERVERS);
+    state->servers[state->n_servers++] = (struct net_report_server){name, server};
+}
+
+void serve_admin_log_state(struct serve_admin *self) {
+    if (self->api.state.n_servers > 0) { /* the start has come so far */
+        admin_state_log(&self->api.state);
+    }
 }
 
 void serve_admin_free(struct serve_admin *self) {

@@ -158,11 +158,28 @@ static enum status open_mip(struct serve_listeners *self, struct repository *rep
 
 /* ---- metrics --------------------------------------------------------------------------------- */
 
+/* After all of them were made. */
+static void watch_servers(struct serve_listeners *self) {
+    serve_admin_watch(&self->admin, "http", http_server_net(self->http));
+    if (self->grpc.server) {
+        serve_admin_watch(&self->admin, "grpc", grpc_server_net(self->grpc.server));
+    }
+    if (self->mip.server) {
+        serve_admin_watch(&self->admin, "mip", mip_server_net(self->mip.server));
+    }
+    if (self->admin.server) {
+        serve_admin_watch(&self->admin, "metrics", http_server_net(self->admin.server));
+    }
+}
+
 static enum status open_admin(struct serve_listeners *self, struct repository *repository,
                               const struct serve_threads *threads, struct error *err) {
     struct http_limits limits = limits_of(self->settings);
     enum status st =
         serve_admin_open(&self->admin, self->settings, &limits, repository, threads->main, err);
+    if (st == ST_OK) {
+        watch_servers(self);
+    }
     if (st == ST_OK && self->admin.server) {
         struct serve_address *out = &self->addresses[self->n_addresses - 1];
         char text[ADDRESS_TEXT_BYTES];
@@ -228,6 +245,10 @@ void serve_listeners_tell(const struct serve_listeners *self) {
     if (st != ST_OK) {
         log_event(LOG_ERROR, "cannot write the ready file", LOG_TEXT_OF("reason", err.text));
     }
+}
+
+void serve_listeners_log_state(struct serve_listeners *self) {
+    serve_admin_log_state(&self->admin);
 }
 
 void serve_listeners_drain(struct serve_listeners *self) {

@@ -50,6 +50,8 @@ enum status serve_listeners_open(struct serve_listeners *self,
 void serve_listeners_loaded(struct serve_listeners *self);
 /* Writes the ready file, when there is to be one. */
 void serve_listeners_tell(const struct serve_listeners *self);
+/* Writes into the log what every connection, request and instance is doing. */
+void serve_listeners_log_state(struct serve_listeners *self);
 /* Clients are told to go elsewhere; what they ask meanwhile is answered. */
 void serve_listeners_drain(struct serve_listeners *self);
 /* Requests begun and not ended. */

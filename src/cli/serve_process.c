@@ -13,7 +13,7 @@
 #include "net/descriptors.h"
 
 enum {
-    N_SIGNALS = 2,
+    N_SIGNALS = 3,
     EXIT_CODE_SIGNAL = 128,
     POLL_MS = 10,    /* while draining */
     QUIET_POLLS = 5, /* nothing in flight so often in a row: what was on its way has come */
@@ -107,6 +107,10 @@ static void on_drain_timer(uv_timer_t *timer) {
 
 static void on_signal(uv_signal_t *handle, int signum) {
     struct serve_process *self = handle->data;
+    if (signum == SIGUSR2) {
+        serve_listeners_log_state(&self->listeners);
+        return;
+    }
     if (self->draining) {
         leave(self, EXIT_CODE_SIGNAL + signum);
     }
@@ -141,7 +145,7 @@ static enum status start_workers(struct serve_process *self, struct error *err) 
 }
 
 static void hear_signals(struct serve_process *self) {
-    static const int numbers[N_SIGNALS] = {SIGTERM, SIGINT};
+    static const int numbers[N_SIGNALS] = {SIGTERM, SIGINT, SIGUSR2};
     uv_loop_t *loop = worker_loop(self->threads.main);
     for (size_t i = 0; i < N_SIGNALS; i++) {
         uv_signal_init(loop, &self->signals[i]);

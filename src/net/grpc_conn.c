@@ -241,4 +241,5 @@ const struct net_protocol grpc_protocol = {
     .is_in_bulk = is_in_bulk,
     .on_turn = on_turn,
     .on_tick = on_tick,
+    .describe = grpc_describe,
 };

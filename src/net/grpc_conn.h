@@ -41,6 +41,9 @@ enum { GRPC_DISCARD_BYTES = 1 << 20 }; /* while a connection lingers */
 
 extern const struct net_protocol grpc_protocol;
 
+/* In describe.c. */
+void grpc_describe(const struct net_conn *conn, struct buf *out);
+
 /* ---- grpc_log.c ------------------------------------------------------------------------------ */
 
 /* The core's on_refused: a connection that broke the rules is a warning, a call that was refused is

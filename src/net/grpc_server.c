@@ -94,6 +94,10 @@ void grpc_server_drain(struct grpc_server *server) {
     net_server_drain(&server->net);
 }
 
+struct net_server *grpc_server_net(struct grpc_server *server) {
+    return &server->net;
+}
+
 uint64_t grpc_server_in_flight(const struct grpc_server *server) {
     return net_server_in_flight(&server->net);
 }

@@ -127,6 +127,8 @@ enum status grpc_server_listen(struct grpc_server *server, const struct address 
 /* GOAWAY on every connection; calls at hand go on, connections close as their last call ends. */
 void grpc_server_drain(struct grpc_server *server);
 uint64_t grpc_server_in_flight(const struct grpc_server *server);
+/* For net/report.h. */
+struct net_server *grpc_server_net(struct grpc_server *server);
 void grpc_server_stop(struct grpc_server *server, void (*done)(void *cookie), void *cookie);
 void grpc_server_free(struct grpc_server *server);
 

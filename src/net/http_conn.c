@@ -144,4 +144,5 @@ const struct net_protocol http_protocol = {
     .on_written = serial_on_written,
     .on_call_gone = on_call_gone,
     .on_call_end = on_call_end,
+    .describe = http_describe,
 };

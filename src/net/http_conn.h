@@ -54,6 +54,9 @@ static inline struct http_call *http_conn_call(const struct serial_conn *conn) {
 
 extern const struct net_protocol http_protocol;
 
+/* In describe.c. */
+void http_describe(const struct net_conn *conn, struct buf *out);
+
 /* ---- http_receive.c: heads and bodies in ----------------------------------------------------- */
 
 /* The head is complete: asks the handler, then prepares for the body. */

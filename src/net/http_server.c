@@ -66,6 +66,10 @@ void http_server_drain(struct http_server *server) {
     net_server_drain(&server->net);
 }
 
+struct net_server *http_server_net(struct http_server *server) {
+    return &server->net;
+}
+
 uint64_t http_server_in_flight(const struct http_server *server) {
     return net_server_in_flight(&server->net);
 }

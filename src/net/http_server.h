@@ -122,6 +122,8 @@ enum status http_server_listen(struct http_server *server, const struct address 
 void http_server_drain(struct http_server *server);
 /* Exchanges begun and not ended, over all workers. Thread: any. */
 uint64_t http_server_in_flight(const struct http_server *server);
+/* For net/report.h. */
+struct net_server *http_server_net(struct http_server *server);
 /* Closes listeners and connections; `done` runs on the acceptor's thread when the last handle of
  * every worker is closed and the last exchange has ended (handlers still reply to those they have).
  * The workers' loops must run. Idempotent, never blocks. Thread: the acceptor's. */

@@ -234,4 +234,5 @@ const struct net_protocol mip_protocol = {
     .on_written = serial_on_written,
     .on_call_gone = on_call_gone,
     .on_call_end = on_call_end,
+    .describe = serial_describe,
 };

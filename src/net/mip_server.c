@@ -64,6 +64,10 @@ void mip_server_drain(struct mip_server *server) {
     net_server_drain(&server->net);
 }
 
+struct net_server *mip_server_net(struct mip_server *server) {
+    return &server->net;
+}
+
 uint64_t mip_server_in_flight(const struct mip_server *server) {
     return net_server_in_flight(&server->net);
 }

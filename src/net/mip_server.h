@@ -96,6 +96,8 @@ enum status mip_server_listen(struct mip_server *server, const struct address *a
 /* From now on a connection is closed after the answer at hand; idle ones are closed. */
 void mip_server_drain(struct mip_server *server);
 uint64_t mip_server_in_flight(const struct mip_server *server);
+/* For net/report.h. */
+struct net_server *mip_server_net(struct mip_server *server);
 void mip_server_stop(struct mip_server *server, void (*done)(void *cookie), void *cookie);
 void mip_server_free(struct mip_server *server);
 

@@ -64,5 +64,7 @@ bool serial_wants_to_read(const struct net_conn *conn);
 enum net_timeout serial_timeout_of(const struct net_conn *conn, bool *keeps);
 bool serial_is_idle(const struct net_conn *conn);
 void serial_on_written(struct net_call *call);
+/* In describe.c. */
+void serial_describe(const struct net_conn *conn, struct buf *out);
 
 #endif

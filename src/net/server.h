@@ -20,6 +20,7 @@
 #include <uv.h>
 
 #include "base/arena.h"
+#include "base/buf.h"
 #include "base/status.h"
 #include "base/str.h"
 #include "loop/worker.h"
@@ -95,6 +96,8 @@ struct net_protocol {
     void (*on_drain)(struct net_conn *conn);
     /* What net_conn_send could not send at once has left, or never will. The phase may be any. */
     void (*on_sent)(struct net_conn *conn);
+    /* What it is doing, in words (net/report.h). */
+    void (*describe)(const struct net_conn *conn, struct buf *out);
     /* The next bytes are of a large body, which is no work: reading on holds nobody up. */
     bool (*is_in_bulk)(const struct net_conn *conn);
     /* A turn ends. Returns: whether another one is wanted. */

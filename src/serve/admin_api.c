@@ -18,6 +18,10 @@ static void answer_status(struct admin_api *api, struct http_exchange *exchange)
     http_json_reply(exchange, 200, &body);
 }
 
+static void answer_state(struct admin_api *api, struct http_exchange *exchange) {
+    admin_state_reply(&api->state, exchange);
+}
+
 /* The browser is told what the page needs, so that it refuses everything else: names of models are
  * data, whatever is in them. */
 static void answer_page(struct admin_api *api, struct http_exchange *exchange) {
@@ -47,6 +51,7 @@ static const struct route {
     {"/", answer_page},
     {"/metrics", answer_metrics},
     {"/status.json", answer_status},
+    {"/debug/state", answer_state},
 };
 
 static const struct route *route_of(struct str path) {
@@ -61,7 +66,8 @@ static const struct route *route_of(struct str path) {
 static void answer_nothing(struct http_exchange *exchange) {
     char text[TENSOR_NAME_TEXT_BYTES];
     struct error err;
-    error_set(&err, ST_NOT_FOUND, "no resource %s here; there are /, /metrics and /status.json",
+    error_set(&err, ST_NOT_FOUND,
+              "no resource %s here; there are /, /metrics, /status.json and /debug/state",
               tensor_name_print(exchange->head.path, text));
     http_reply_error(exchange, &err, NULL, 0);
 }

@@ -7,9 +7,11 @@
 
 #include "net/http_server.h"
 #include "serve/admin_metrics.h"
+#include "serve/admin_state.h"
 
 struct admin_api {
     struct admin_metrics *metrics;
+    struct admin_state state;
 };
 
 /* The table of callbacks for http_server_new; `api` must outlive the server. */
