@@ -53,7 +53,7 @@ def wait_for(predicate, what, seconds=60):
 @contextlib.contextmanager
 def sluice(*models, flags=()):
     """`sluice serve` with one worker. Yields (port of HTTP, process); the process's `grpc` is gRPC's,
-    its `mip` MIP's where a flag asked for one."""
+    its `mip` MIP's where a flag asked for one, its `urls` all there are."""
     with tempfile.TemporaryDirectory() as folder:
         ready = pathlib.Path(folder, "ready")
         command = [BUILD / "sluice", "serve", *models, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0",
@@ -65,6 +65,7 @@ def sluice(*models, flags=()):
                     raise SystemExit(f"bench: sluice ended with {child.returncode}")
                 return ready.exists() and ready.read_text()
             text = wait_for(up, "sluice")
+            child.urls = text.split()
             child.grpc = int(text.split("grpc://127.0.0.1:")[1].split()[0])
             child.mip = ([int(line.split("127.0.0.1:")[1].split("=")[0])
                           for line in text.splitlines() if line.startswith("tcp://")] or [None])[0]
@@ -79,7 +80,7 @@ http {{
   client_body_temp_path {folder}/body; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
   uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
   default_type application/octet-stream;
-  server {{ listen 127.0.0.1:{port}; location / {{ return 200 "{body}"; }} }}
+  server {{ listen 127.0.0.1:{port}{tls}; location / {{ return 200 "{body}"; }} }}
 }}
 """
 
@@ -92,12 +93,14 @@ def free_port():
 
 
 @contextlib.contextmanager
-def nginx(body_bytes):
-    """nginx that answers every request with 200 and that many bytes. Yields its port."""
+def nginx(body_bytes, identity=None):
+    """nginx that answers every request with 200 and that many bytes, over TLS where it is given a
+    certificate and its key. Yields its port."""
+    tls = " ssl; ssl_certificate {}; ssl_certificate_key {}".format(*identity) if identity else ""
     with tempfile.TemporaryDirectory() as folder:
         port = free_port()
         pathlib.Path(folder, "conf").write_text(
-            NGINX.format(folder=folder, port=port, body="x" * body_bytes))
+            NGINX.format(folder=folder, port=port, tls=tls, body="x" * body_bytes))
         with process("nginx", "-c", f"{folder}/conf", "-p", folder,
                      stderr=subprocess.DEVNULL):
             import socket
@@ -140,6 +143,20 @@ def h2load(port, path, message_path, streams, seconds=None):
                      streams, "-w", 30, "-W", 30, "-d", message_path, "-H",
                      "content-type: application/grpc", "-H", "te: trailers",
                      f"http://127.0.0.1:{port}{path}")
+    return h2load_rate(command)
+
+
+def h2load_http1(url, connections, head=(), body_path=None, n_requests=None):
+    """h2load with HTTP/1.1, over TLS too. `n_requests`: for so many instead of a time. Returns requests
+    a second."""
+    length = ["-n", n_requests] if n_requests else ["-D", max(1, round(SECONDS))]
+    command = pinned(LOAD_CPU, "h2load", "--h1", "-c", connections, *length,
+                     *(["-d", body_path] if body_path else []),
+                     *(word for field in head for word in ("-H", field)), url)
+    return h2load_rate(command)
+
+
+def h2load_rate(command):
     text = subprocess.check_output(command, text=True, timeout=120, stderr=subprocess.STDOUT)
     words = dict(reversed(part.strip().split(" ")) for line in text.splitlines()
                  if line.startswith("requests:") for part in line[9:].split(","))
@@ -147,6 +164,17 @@ def h2load(port, path, message_path, streams, seconds=None):
         raise SystemExit(f"bench: h2load: {text}")
     took, rate = [line for line in text.splitlines() if line.startswith("finished in")][0].split(",")[:2]
     return float(rate.split()[0])
+
+
+def identity(folder):
+    """A certificate for 127.0.0.1 that vouches for itself, with a key that is quick to sign with. Returns:
+    the files of both."""
+    cert, key = pathlib.Path(folder, "tls.crt"), pathlib.Path(folder, "tls.key")
+    subprocess.check_call(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                           "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=bench",
+                           "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert],
+                          stderr=subprocess.DEVNULL)
+    return cert, key
 
 
 @contextlib.contextmanager
@@ -205,6 +233,14 @@ def answer_bytes(port, request):
     if answer.status != 200:
         raise SystemExit(f"bench: {path} answered {answer.status}: {data[:300]!r}")
     return len(data)
+
+
+def parts_of(request):
+    """Target, further fields and body of a request, as other loads want them."""
+    head, body = request.split(b"\r\n\r\n", 1)
+    first, *fields = head.decode().split("\r\n")
+    left_out = ("host:", "content-length:")
+    return first.split(" ")[1], [field for field in fields if not field.lower().startswith(left_out)], body
 
 
 class Table:

@@ -107,7 +107,9 @@ void tls_session_fini(struct tls_session *session) {
 
 static void begin(struct tls_session *session, struct tls_wire *wire) {
     session->wire = wire;
-    ERR_clear_error();
+    if (ERR_peek_error() != 0) { /* looking is much cheaper than clearing */
+        ERR_clear_error();
+    }
 }
 
 /* What OpenSSL's return value means. */
@@ -149,6 +151,9 @@ enum tls_result tls_session_read(struct tls_session *session, struct tls_wire *w
     *n_read = 0;
     while (result == TLS_DONE && *n_read < n_bytes) {
         size_t n = 0;
+        if (wire->in.len == 0 && SSL_has_pending(session->ssl) == 0) {
+            return TLS_MORE; /* which OpenSSL would find out at much greater length */
+        }
         begin(session, wire);
         result = end(session, SSL_read_ex(session->ssl, data + *n_read, n_bytes - *n_read, &n));
         *n_read += n;
