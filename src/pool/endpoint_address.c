@@ -72,14 +72,14 @@ static const char *read_ip(const char *at, const char *end, struct endpoint_addr
 }
 
 bool endpoint_address_parse(struct str text, struct endpoint_address *out) {
-    const char *end = text.ptr + text.len;
     struct endpoint_address address;
     uint32_t port;
-    const char *at = text.len > 0 ? read_ip(text.ptr, end, &address) : NULL;
-    if (!at || at == end || *at != ':') {
+    if (text.len == 0) {
         return false;
     }
-    if (read_number(at + 1, end, UINT16_MAX, &port) != end || port == 0) {
+    const char *end = text.ptr + text.len, *at = read_ip(text.ptr, end, &address);
+    if (!at || at == end || *at != ':' || read_number(at + 1, end, UINT16_MAX, &port) != end ||
+        port == 0) {
         return false;
     }
     address.port = (uint16_t)port;
@@ -88,9 +88,12 @@ bool endpoint_address_parse(struct str text, struct endpoint_address *out) {
 }
 
 bool endpoint_address_parse_ip(struct str text, struct endpoint_address *out) {
-    const char *end = text.ptr + text.len;
     struct endpoint_address address;
-    if (text.len == 0 || (read_ip(text.ptr, end, &address) != end && !parse_ip6(text, &address))) {
+    if (text.len == 0) {
+        return false;
+    }
+    const char *end = text.ptr + text.len;
+    if (read_ip(text.ptr, end, &address) != end && !parse_ip6(text, &address)) {
         return false;
     }
     *out = address;

@@ -31,7 +31,7 @@ static struct pool_targets targets_of(const struct pool_snapshot *snapshot,
     if (rewrite) {
         return rewrite->targets;
     }
-    return name ? name->model->targets : (struct pool_targets){NULL, 0};
+    return name && name->model ? name->model->targets : (struct pool_targets){NULL, 0};
 }
 
 /* "Matching An InferenceModel". */

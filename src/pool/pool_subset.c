@@ -1,6 +1,7 @@
 /* Choosing within a subset: its addresses are looked up in the snapshot, and the best of those that
  * are there is kept. Without a lock: whoever takes the result looks, under it, whether it still
  * holds. */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "pool/pool_state.h"
@@ -91,9 +92,11 @@ enum status pool_choose_of_subsets(struct pool_reader *reader, const struct subs
     if (st != ST_OK) {
         return st;
     }
+    const struct subset *last = other ? other : one;
+    assert(last);
     if (one && other) {
         mark(reader, one);
     }
-    consider_all(reader, other ? other : one, one && other, best);
+    consider_all(reader, last, one && other, best);
     return ST_OK;
 }

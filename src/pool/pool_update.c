@@ -19,8 +19,8 @@ struct change {
 };
 
 static enum status no_memory(const struct change *change, struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for a pool of %u endpoints",
-                     change->fresh->n_members);
+    error_set(err, ST_NO_MEMORY, "no memory for a pool of %u endpoints", change->fresh->n_members);
+    return ST_NO_MEMORY;
 }
 
 /* ---- what will be different ------------------------------------------------------------------ */
@@ -106,6 +106,7 @@ static void swap_in(struct pool *pool, struct change *change) {
     for (size_t i = 0; i < change->n_moves; i++) {
         struct endpoint *endpoint = change->moves[i];
         bool comes = i >= change->n_go;
+        assert(endpoint);
         endpoint->wanted = comes;
         endpoint->ready = comes && !checked;
         endpoint_forgive(pool, endpoint);
@@ -166,7 +167,7 @@ static void keep_known(struct pool *pool, struct change *change) {
 /* Those that are new have been seen by nobody. */
 static void undo(const struct pool *pool, struct change *change) {
     size_t k = 0;
-    for (size_t i = 0; i < change->n_known; i++) {
+    for (size_t i = 0; change->known && i < change->n_known; i++) {
         if (k < pool->n_known && change->known[i] == pool->known[k]) {
             k++;
         } else {

@@ -1,0 +1,121 @@
+/* docs/picker.md against the program: its examples are taken, show every section that there is, and
+ * say the defaults that hold. Runs in the repository's root. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "discover/pool_file.h"
+
+enum { PAGE_BYTES = 64 << 10 };
+
+static char page[PAGE_BYTES];
+
+static int read_page(void **state) {
+    (void)state;
+    FILE *file = fopen("docs/picker.md", "r");
+    size_t n = file ? fread(page, 1, sizeof(page) - 1, file) : 0;
+    if (file) {
+        fclose(file);
+    }
+    return n > 0 && n < sizeof(page) - 1 ? 0 : -1;
+}
+
+/* The example with this number, from 0. */
+static struct str example(int number) {
+    static const char begin[] = "\n```yaml\n";
+    const char *at = page;
+    for (int i = 0; i <= number; i++) {
+        at = strstr(at, begin);
+        assert_non_null(at);
+        at += sizeof(begin) - 1;
+    }
+    const char *end = strstr(at, "\n```\n");
+    assert_non_null(end);
+    return str_make(at, (size_t)(end - at) + 1);
+}
+
+static struct pool_spec *parse(struct str text) {
+    struct pool_spec *spec = NULL;
+    struct error err;
+    if (pool_file_parse("docs/picker.md", text, &spec, &err) != ST_OK) {
+        fail_msg("%s", err.text);
+    }
+    return spec;
+}
+
+static void the_full_example(void **state) {
+    (void)state;
+    struct pool_spec *spec = parse(example(0)), *defaults = parse(STR(""));
+    assert_int_equal(spec->n_endpoints, 5);
+    assert_int_equal(spec->n_models, 2);
+    assert_int_equal(spec->n_rewrites, 1);
+    assert_int_equal(spec->n_objectives, 2);
+    assert_true(spec->strict_models);
+    assert_false(defaults->strict_models);
+    assert_int_equal(spec->health.kind, POOL_HEALTH_HTTP);
+    assert_int_equal(spec->refused_ns, defaults->refused_ns);
+    assert_int_equal(spec->max_in_flight, defaults->max_in_flight);
+    assert_int_equal(spec->retry_after_s, defaults->retry_after_s);
+    assert_int_equal(spec->protocol.fallback, defaults->protocol.fallback);
+    assert_int_equal(spec->protocol.conformance, defaults->protocol.conformance);
+    struct pool_spec *bare = parse(STR("health: {http: /v2/health/ready}\n"));
+    assert_int_equal(spec->health.interval_ns, bare->health.interval_ns);
+    assert_int_equal(spec->health.timeout_ns, bare->health.timeout_ns);
+    assert_int_equal(spec->health.n_healthy, bare->health.n_healthy);
+    assert_int_equal(spec->health.n_unhealthy, bare->health.n_unhealthy);
+    pool_spec_free(bare);
+    pool_spec_free(defaults);
+    pool_spec_free(spec);
+}
+
+static void the_objects(void **state) {
+    (void)state;
+    struct pool_spec *spec = parse(example(1));
+    assert_true(str_is(spec->name, "llama-pool"));
+    assert_int_equal(spec->n_endpoints, 2);
+    assert_int_equal(spec->endpoints[0].address.port, 8000);
+    assert_int_equal(spec->selector.n, 1);
+    assert_int_equal(spec->n_models, 1);
+    assert_int_equal(spec->n_objectives, 1);
+    assert_int_equal(spec->n_rewrites, 1);
+    pool_spec_free(spec);
+}
+
+/* Each name of the protocol stands in the table, with each header of its default. */
+static void the_names(void **state) {
+    static const struct {
+        const char *field, *preset;
+    } rows[] = {
+#define NAME(field, kind, preset, help) {#field, preset},
+#include "pool/protocol.def"
+#undef NAME
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char row[200];
+        snprintf(row, sizeof(row), "\n| `%s`", rows[i].field);
+        const char *at = strstr(page, row);
+        assert_non_null(at);
+        struct str line = str_make(at + 1, strcspn(at + 1, "\n"));
+        struct str presets = str_of(rows[i].preset);
+        while (presets.ptr) {
+            struct str preset = str_cut(&presets, ',');
+            assert_non_null(memmem(line.ptr, line.len, preset.ptr, preset.len));
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_full_example),
+        cmocka_unit_test(the_objects),
+        cmocka_unit_test(the_names),
+    };
+    return cmocka_run_group_tests_name("discover/picker_page", tests, read_page, NULL);
+}

@@ -1,0 +1,117 @@
+/* A file and a list of endpoints become a pool, again and again. */
+#include "discover/pool_watch.h"
+
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/metric.h"
+#include "discover/pool_file.h"
+#include "net/watched_file.h"
+
+struct pool_watch {
+    struct pool_watch_options options;
+    struct watched_file file;
+    struct pool *pool;
+};
+
+/* What the file holds, and the endpoints beside it. `text`: ptr NULL without a file. */
+static enum status make_spec(const struct pool_watch_options *options, struct str text,
+                             struct pool_spec **out, struct error *err) {
+    struct pool_spec *spec = NULL;
+    enum status st = options->path ? pool_file_parse(options->path, text, &spec, err)
+                                   : pool_spec_new(&spec, err);
+    for (size_t i = 0; st == ST_OK && i < options->n_endpoints; i++) {
+        st = pool_file_add_endpoint(spec, str_of(options->endpoints[i]), err);
+    }
+    if (st != ST_OK) {
+        pool_spec_free(spec);
+        return st;
+    }
+    *out = spec;
+    return ST_OK;
+}
+
+/* Returns: ST_OK with `*changed` false when the file holds what it held. */
+static enum status read_file(struct watched_file *file, bool *changed, struct error *err) {
+    enum status st = watched_file_read(file, changed, err);
+    return st == ST_OK ? ST_OK : error_prefix(err, "%s", file->path);
+}
+
+enum status pool_watch_read(const struct pool_watch_options *options, struct pool_spec **out,
+                            struct error *err) {
+    struct watched_file file = {.path = options->path};
+    bool changed = false;
+    enum status st = options->path ? read_file(&file, &changed, err) : ST_OK;
+    if (st == ST_OK) {
+        st = make_spec(options, watched_file_text(&file), out, err);
+    }
+    watched_file_drop(&file);
+    return st;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+/* What was read becomes the pool. */
+static enum status take(struct pool_watch *watch, struct error *err) {
+    struct pool_spec *spec = NULL;
+    enum status st = make_spec(&watch->options, watched_file_text(&watch->file), &spec, err);
+    if (st == ST_OK) {
+        st = pool_update(watch->pool, &spec, err);
+        pool_spec_free(spec);
+    }
+    return st;
+}
+
+enum status pool_watch_new(const struct pool_watch_options *options, struct pool *pool,
+                           struct pool_watch **out, struct error *err) {
+    struct pool_watch *watch = calloc(1, sizeof(*watch));
+    bool changed = false;
+    if (!watch) {
+        return error_set(err, ST_NO_MEMORY, "no memory for watching the pool's configuration");
+    }
+    watch->options = *options;
+    watch->file.path = options->path;
+    watch->pool = pool;
+    enum status st = options->path ? read_file(&watch->file, &changed, err) : ST_OK;
+    if (st == ST_OK) {
+        st = take(watch, err);
+    }
+    watched_file_drop(&watch->file);
+    if (st != ST_OK) {
+        pool_watch_free(watch);
+        return st;
+    }
+    *out = watch;
+    return ST_OK;
+}
+
+void pool_watch_free(struct pool_watch *watch) {
+    free(watch);
+}
+
+bool pool_watch_check(struct pool_watch *watch) {
+    bool changed = false;
+    struct error err;
+    if (!watch->options.path) {
+        return false;
+    }
+    enum status st = read_file(&watch->file, &changed, &err);
+    if (st == ST_OK && changed) {
+        st = take(watch, &err);
+    }
+    watched_file_drop(&watch->file);
+    if (changed && st == ST_OK) {
+        struct pool_numbers numbers;
+        pool_read(watch->pool, &numbers);
+        metric_add(METRIC_RELOADS_POOL, 1);
+        log_event(LOG_INFO, "the pool has changed", LOG_TEXT_OF("file", watch->options.path),
+                  LOG_U64("generation", numbers.generation),
+                  LOG_U64("endpoints", numbers.n_endpoints));
+    } else if (changed) {
+        metric_add(METRIC_RELOAD_FAILURES_POOL, 1);
+        log_event(LOG_ERROR,
+                  "the pool's configuration has changed and can't be used: the old stays",
+                  LOG_TEXT_OF("reason", err.text));
+    }
+    return changed && st == ST_OK;
+}

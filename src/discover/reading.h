@@ -1,0 +1,115 @@
+/* What the files that read a pool's configuration share: the pool's spec as it grows, and readers
+ * of the values that come again and again. For reading*.c and pool_file.c only.
+ *
+ * Every reader refuses with the file, the line and the path of the value, what was expected and
+ * what is there. Texts are copied into the spec. */
+#ifndef SLUICE_DISCOVER_READING_H
+#define SLUICE_DISCOVER_READING_H
+
+#include "base/doc.h"
+#include "pool/pool_spec.h"
+
+enum { READING_MOST_PORTS = 8, READING_MOST_TARGETS = 100, READING_NAME_BYTES = 256 };
+
+/* Names that may be there once, and their lines. */
+struct reading_named {
+    struct str name;
+    unsigned line;
+};
+
+struct reading_names {
+    struct reading_named *items;
+    size_t n, cap;
+};
+
+struct reading_ports {
+    uint16_t items[READING_MOST_PORTS];
+    size_t n;
+};
+
+enum reading_unknown { UNKNOWN_UNSAID, UNKNOWN_REFUSE, UNKNOWN_PASS };
+
+struct reading {
+    const char *file;
+    struct pool_spec *spec;
+    struct arena *arena;        /* lives while the file is read */
+    struct reading_ports ports; /* of addresses without one */
+    bool has_models;            /* a list of models, even an empty one */
+    bool has_pool;              /* an InferencePool */
+    bool has_own;               /* a document without `kind` */
+    enum reading_unknown unknown;
+    struct reading_names endpoints, models, split, objectives, rewrites; /* split: with targets */
+};
+
+/* ---- values (reading.c) ---------------------------------------------------------------------- */
+
+/* A name: 1 to 256 bytes without control characters. It must be there. */
+enum status reading_name(struct reading *reading, const struct doc_node *node, struct str *out,
+                         struct error *err) __attribute__((warn_unused_result));
+/* As num_parse_duration_ns: text with a unit, or a number of seconds. An absent one changes
+ * nothing. */
+enum status reading_duration(const struct doc_node *node, uint64_t min_ns, uint64_t max_ns,
+                             uint64_t *out, struct error *err) __attribute__((warn_unused_result));
+/* One of `words` (ending with NULL), as its index. An absent one changes nothing. */
+enum status reading_word(const struct doc_node *node, const char *const *words, unsigned *out,
+                         struct error *err) __attribute__((warn_unused_result));
+/* A port from 1 to 65535. An absent one changes nothing. */
+enum status reading_port(const struct doc_node *node, uint16_t *out, struct error *err)
+    __attribute__((warn_unused_result));
+/* A list of such. An absent one changes nothing. */
+enum status reading_port_list(const struct doc_node *list, struct reading_ports *out,
+                              struct error *err) __attribute__((warn_unused_result));
+/* An object of texts. An absent one is empty. */
+enum status reading_labels(struct reading *reading, const struct doc_node *node,
+                           struct pool_labels *out, struct error *err)
+    __attribute__((warn_unused_result));
+/* A list of {`key`: NAME, weight: N}: a weight for all of them or for none. */
+enum status reading_targets(struct reading *reading, const struct doc_node *list, const char *key,
+                            struct pool_targets *out, struct error *err)
+    __attribute__((warn_unused_result));
+
+/* Remembers that `name` stands at `node`. */
+enum status reading_note(struct reading *reading, struct reading_names *names, struct str name,
+                         const struct doc_node *node, struct error *err)
+    __attribute__((warn_unused_result));
+/* Sorts them. Refuses one that is there twice; `what` is "model". */
+enum status reading_check_once(const struct reading *reading, struct reading_names *names,
+                               const char *what, struct error *err)
+    __attribute__((warn_unused_result));
+/* Refuses a name that is in both, which are sorted. */
+enum status reading_check_apart(const struct reading *reading, const struct reading_names *models,
+                                const struct reading_names *rewrites, struct error *err)
+    __attribute__((warn_unused_result));
+enum status reading_no_memory(const struct reading *reading, struct error *err);
+
+/* ---- sections -------------------------------------------------------------------------------- */
+
+/* reading_endpoints.c: the members `endpoints`, `ports`, `selector` of `node`. */
+enum status reading_endpoints(struct reading *reading, const struct doc_node *node,
+                              struct error *err) __attribute__((warn_unused_result));
+
+/* reading_models.c: the members `models`, `unknown_models`, `objectives`, `rewrites`. */
+enum status reading_models(struct reading *reading, const struct doc_node *node, struct error *err)
+    __attribute__((warn_unused_result));
+/* One of each; what is noted, and refused when it comes twice, is what requests name. */
+enum status reading_add_model(struct reading *reading, const struct doc_node *node,
+                              const struct pool_model *model, struct error *err)
+    __attribute__((warn_unused_result));
+enum status reading_add_objective(struct reading *reading, const struct doc_node *node,
+                                  struct str name, const struct doc_node *priority,
+                                  struct error *err) __attribute__((warn_unused_result));
+enum status reading_criticality(const struct doc_node *node, enum pool_criticality *out,
+                                struct error *err) __attribute__((warn_unused_result));
+
+/* reading_settings.c: the members `health`, `saturation`, `refused_for`, `protocol`. */
+enum status reading_settings(struct reading *reading, const struct doc_node *node,
+                             struct error *err) __attribute__((warn_unused_result));
+
+/* reading_object.c: objects of the API. */
+/* Is it one, by its `kind`? */
+bool reading_is_object(const struct doc_node *node);
+/* Reads an InferencePool (`pools`) or all others; what it is not to read it leaves alone. */
+enum status reading_object(struct reading *reading, const struct doc_node *node, bool pools,
+                           struct error *err) __attribute__((warn_unused_result));
+
+#endif

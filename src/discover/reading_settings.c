@@ -1,0 +1,267 @@
+/* How endpoints are checked, when a pool is full, and the names and forms of the protocol. */
+#include "discover/reading.h"
+
+static const uint64_t NS_PER_MS = 1000000;
+static const uint64_t NS_PER_S = 1000000000;
+static const uint64_t NS_PER_HOUR = UINT64_C(3600000000000);
+
+static enum status read_unsigned(const struct doc_node *node, int64_t min, int64_t max,
+                                 uint64_t *out, struct error *err) {
+    int64_t value = (int64_t)*out;
+    enum status st = doc_read_i64(node, min, max, &value, err);
+    *out = (uint64_t)value;
+    return st;
+}
+
+/* A text that may be empty. */
+static enum status read_text(struct reading *reading, const struct doc_node *node, struct str *out,
+                             struct error *err) {
+    struct str text = {NULL, 0};
+    enum status st = doc_read_str(node, &text, err);
+    if (st != ST_OK || !node->val) {
+        return st;
+    }
+    if (memchr(text.ptr, '\0', text.len)) {
+        return doc_error(node, err, "a NUL character can't be in this text");
+    }
+    *out = pool_spec_text(reading->spec, text);
+    return out->ptr ? ST_OK : reading_no_memory(reading, err);
+}
+
+/* ---- health ---------------------------------------------------------------------------------- */
+
+/* It goes into a request as it is. */
+static bool is_path(struct str path) {
+    for (size_t i = 0; i < path.len; i++) {
+        if (path.ptr[i] <= ' ' || path.ptr[i] > '~') {
+            return false;
+        }
+    }
+    return path.len > 0 && path.ptr[0] == '/';
+}
+
+/* Exactly one of the three ways to check. */
+static enum status read_kind(struct reading *reading, const struct doc_node *node,
+                             struct pool_health *out, struct error *err) {
+    struct doc_node http = doc_get(node, "http"), grpc = doc_get(node, "grpc");
+    struct doc_node tcp = doc_get(node, "tcp");
+    bool by_tcp = false;
+    enum status st = doc_read_bool(&tcp, &by_tcp, err);
+    if (st == ST_OK) {
+        st = read_text(reading, &http, &out->path, err);
+    }
+    if (st == ST_OK) {
+        st = read_text(reading, &grpc, &out->service, err);
+    }
+    if (st != ST_OK) {
+        return st;
+    }
+    if ((http.val != NULL) + (grpc.val != NULL) + by_tcp != 1) {
+        return doc_error(node, err,
+                         "expected one of `http: /PATH`, `grpc: SERVICE` and `tcp: true`");
+    }
+    if (http.val && !is_path(out->path)) {
+        return doc_error(&http, err,
+                         "expected a path of visible ASCII that begins with /, got \"%.*s\"",
+                         STR_ARG(out->path));
+    }
+    out->kind = http.val ? POOL_HEALTH_HTTP : grpc.val ? POOL_HEALTH_GRPC : POOL_HEALTH_TCP;
+    return ST_OK;
+}
+
+static enum status read_thresholds(const struct doc_node *node, struct pool_health *out,
+                                   struct error *err) {
+    struct doc_node healthy = doc_get(node, "healthy"), unhealthy = doc_get(node, "unhealthy");
+    uint64_t n_healthy = 1, n_unhealthy = 2;
+    enum status st = read_unsigned(&healthy, 1, 100, &n_healthy, err);
+    if (st == ST_OK) {
+        st = read_unsigned(&unhealthy, 1, 100, &n_unhealthy, err);
+    }
+    out->n_healthy = (unsigned)n_healthy;
+    out->n_unhealthy = (unsigned)n_unhealthy;
+    return st;
+}
+
+static enum status read_health(struct reading *reading, const struct doc_node *node,
+                               struct error *err) {
+    static const char *const names[] = {"http",    "grpc",    "tcp",       "port", "interval",
+                                        "timeout", "healthy", "unhealthy", NULL};
+    struct pool_health health = {.interval_ns = NS_PER_S, .timeout_ns = NS_PER_S};
+    struct doc_node port = doc_get(node, "port"), interval = doc_get(node, "interval");
+    struct doc_node timeout = doc_get(node, "timeout");
+    if (!doc_present(node)) {
+        return ST_OK;
+    }
+    enum status st = doc_expect_object(node, err);
+    if (st == ST_OK) {
+        st = doc_only(node, names, err);
+    }
+    if (st == ST_OK) {
+        st = read_kind(reading, node, &health, err);
+    }
+    if (st == ST_OK) {
+        st = reading_port(&port, &health.port, err);
+    }
+    if (st == ST_OK) {
+        st = reading_duration(&interval, 10 * NS_PER_MS, NS_PER_HOUR, &health.interval_ns, err);
+    }
+    if (st == ST_OK) {
+        st = reading_duration(&timeout, NS_PER_MS, NS_PER_HOUR, &health.timeout_ns, err);
+    }
+    if (st == ST_OK) {
+        st = read_thresholds(node, &health, err);
+    }
+    reading->spec->health = health;
+    return st;
+}
+
+/* ---- saturation ------------------------------------------------------------------------------ */
+
+static enum status read_saturation(struct reading *reading, const struct doc_node *node,
+                                   struct error *err) {
+    static const char *const names[] = {"max_in_flight", "retry_after", NULL};
+    struct doc_node most = doc_get(node, "max_in_flight"), after = doc_get(node, "retry_after");
+    uint64_t retry_ns = reading->spec->retry_after_s * NS_PER_S;
+    enum status st = doc_expect_object(node, err);
+    if (st == ST_OK) {
+        st = doc_only(node, names, err);
+    }
+    if (st == ST_OK) {
+        st = read_unsigned(&most, 0, INT32_MAX, &reading->spec->max_in_flight, err);
+    }
+    if (st == ST_OK) {
+        st = reading_duration(&after, NS_PER_S, NS_PER_HOUR, &retry_ns, err);
+    }
+    reading->spec->retry_after_s = (retry_ns + NS_PER_S - 1) / NS_PER_S;
+    return st;
+}
+
+/* ---- the protocol ---------------------------------------------------------------------------- */
+
+/* RFC 9110, 5.6.2, in lower case. */
+static bool is_header(struct str name) {
+    for (size_t i = 0; i < name.len; i++) {
+        char c = name.ptr[i];
+        bool letter = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+        if (!letter && (c == '\0' || !strchr("!#$%&'*+-.^_`|~", c))) {
+            return false;
+        }
+    }
+    return name.len > 0;
+}
+
+static enum status read_key(struct reading *reading, const struct doc_node *node, struct str *out,
+                            struct error *err) {
+    return node->val ? reading_name(reading, node, out, err) : ST_OK;
+}
+
+static enum status read_header(struct reading *reading, const struct doc_node *node,
+                               struct str *out, struct error *err) {
+    struct str name = *out;
+    enum status st = read_key(reading, node, &name, err);
+    if (st == ST_OK && !is_header(name)) {
+        st = doc_error(node, err, "expected the name of a header in lower case, got \"%.*s\"",
+                       STR_ARG(name));
+    }
+    *out = name;
+    return st;
+}
+
+static enum status read_headers(struct reading *reading, const struct doc_node *node,
+                                struct protocol_headers *out, struct error *err) {
+    enum status st = ST_OK;
+    if (!node->val) {
+        return ST_OK;
+    }
+    size_t n = doc_present(node) ? doc_count(node) : 0;
+    if (n > PROTOCOL_MOST_HEADERS) {
+        return doc_error(node, err, "expected at most %d headers, got %zu", PROTOCOL_MOST_HEADERS,
+                         n);
+    }
+    *out = (struct protocol_headers){.n = n};
+    struct doc_node item = {0};
+    for (size_t i = 0; i < n && st == ST_OK && doc_each(node, &item); i++) {
+        st = read_header(reading, &item, &out->names[i], err);
+    }
+    return st;
+}
+
+#define READ_KEY read_key
+#define READ_HEADER read_header
+#define READ_HEADERS read_headers
+
+static enum status read_names(struct reading *reading, const struct doc_node *node,
+                              struct error *err) {
+    struct protocol *protocol = &reading->spec->protocol;
+    enum status st = ST_OK;
+#define NAME(field, kind, preset, help)                                                            \
+    if (st == ST_OK) {                                                                             \
+        struct doc_node member = doc_get(node, #field);                                            \
+        st = READ_##kind(reading, &member, &protocol->field, err);                                 \
+    }
+#include "pool/protocol.def"
+#undef NAME
+    return st;
+}
+
+static enum status read_fallback(const struct doc_node *node, struct protocol *protocol,
+                                 struct error *err) {
+    static const char *const words[] = {"none", "key", "list", NULL};
+    struct doc_node form = doc_get(node, "fallback"), most = doc_get(node, "fallbacks");
+    unsigned word = (unsigned)protocol->fallback; /* in the order of the enum */
+    uint64_t n = protocol->n_fallbacks;
+    enum status st = reading_word(&form, words, &word, err);
+    protocol->fallback = (enum protocol_fallback)word;
+    if (st == ST_OK && most.val && protocol->fallback != FALLBACK_LIST) {
+        return doc_error(&most, err, "is for `fallback: list`; a key takes one");
+    }
+    if (st == ST_OK) {
+        st = read_unsigned(&most, 1, PROTOCOL_MOST_FALLBACKS, &n, err);
+    }
+    protocol->n_fallbacks = (size_t)n;
+    return st;
+}
+
+static enum status read_protocol(struct reading *reading, const struct doc_node *node,
+                                 struct error *err) {
+#define NAME(field, kind, preset, help) #field,
+    static const char *const names[] = {
+#include "pool/protocol.def"
+        "fallback", "fallbacks", "conformance", NULL};
+#undef NAME
+    struct doc_node conformance = doc_get(node, "conformance");
+    enum status st = doc_expect_object(node, err);
+    if (st == ST_OK) {
+        st = doc_only(node, names, err);
+    }
+    if (st == ST_OK) {
+        st = read_names(reading, node, err);
+    }
+    if (st == ST_OK) {
+        st = read_fallback(node, &reading->spec->protocol, err);
+    }
+    if (st == ST_OK) {
+        st = doc_read_bool(&conformance, &reading->spec->protocol.conformance, err);
+    }
+    const struct protocol *protocol = &reading->spec->protocol;
+    if (st == ST_OK && str_eq(protocol->destination_key, protocol->fallback_key)) {
+        st = doc_error(node, err, "expected destination_key and fallback_key to differ");
+    }
+    return st;
+}
+
+/* ---- the sections ---------------------------------------------------------------------------- */
+
+enum status reading_settings(struct reading *reading, const struct doc_node *node,
+                             struct error *err) {
+    struct doc_node health = doc_get(node, "health"), saturation = doc_get(node, "saturation");
+    struct doc_node refused = doc_get(node, "refused_for"), protocol = doc_get(node, "protocol");
+    enum status st = read_health(reading, &health, err);
+    if (st == ST_OK) {
+        st = read_saturation(reading, &saturation, err);
+    }
+    if (st == ST_OK) {
+        st = reading_duration(&refused, 0, NS_PER_HOUR, &reading->spec->refused_ns, err);
+    }
+    return st == ST_OK ? read_protocol(reading, &protocol, err) : st;
+}
