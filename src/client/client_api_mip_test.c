@@ -23,7 +23,7 @@ static sluice_client_error error;
 
 static sluice_client *open_client(const char *url) {
     sluice_client_options options = {
-        .size = sizeof(options), .url = url, .timeout_ns = UINT64_C(20000000000)};
+        .size = sizeof(options), .url = url, .timeout_ns = TEST_PATIENCE_NS};
     sluice_client *client;
     if (sluice_client_open(&options, &client, &error) != SLUICE_CLIENT_OK) {
         fail_msg("%s", error.text);

@@ -22,7 +22,7 @@ static void open_client(bool mip, uint64_t max_answer_bytes) {
     peer_open(&peer, mip);
     const sluice_client_options options = {.size = sizeof(options),
                                            .url = peer.url,
-                                           .timeout_ns = UINT64_C(20000000000),
+                                           .timeout_ns = TEST_PATIENCE_NS,
                                            .max_answer_bytes = max_answer_bytes};
     assert_int_equal(sluice_client_open(&options, &client, &error), SLUICE_CLIENT_OK);
 }

@@ -24,7 +24,7 @@ static void open_over(bool mip, const sluice_client_transport *transport,
     const sluice_client_options options = {.size = sizeof(options),
                                            .url = peer.url,
                                            .connect_timeout_ns = connect_timeout_ns,
-                                           .timeout_ns = UINT64_C(20000000000),
+                                           .timeout_ns = TEST_PATIENCE_NS,
                                            .transport = transport};
     assert_int_equal(sluice_client_open(&options, &client, &error), SLUICE_CLIENT_OK);
 }
