@@ -1,5 +1,5 @@
-/* model_warmup: samples to be run before the model is ready. Whether they fit the model is seen when
- * they are run. */
+/* model_warmup: samples to be run before the model is ready. Whether they fit the model is seen
+ * when they are run. */
 #include "base/log.h"
 #include "model/config_read.h"
 

@@ -1,7 +1,7 @@
 /* Thousands of requests of random sizes, shapes, parameters, priorities and timeouts, from several
- * workers into several instances; some are cancelled, some fail, some are answered late. The backend
- * gathers what it is given into one block, as real ones do, and computes on that: an answer must be
- * what its own input comes to, whoever shared its batch. Meant for the sanitizers. */
+ * workers into several instances; some are cancelled, some fail, some are answered late. The
+ * backend gathers what it is given into one block, as real ones do, and computes on that: an answer
+ * must be what its own input comes to, whoever shared its batch. Meant for the sanitizers. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -48,9 +48,27 @@ static void print_batching(const struct model_config *config, struct buf *out) {
     }
     buf_printf(out, "  batching   up to %" PRIu64 " in the first dimension: %s\n",
                config->max_batch_size, config->batch_reason);
-    if (config->has_dynamic_batching && config->max_queue_delay_us > 0) {
-        buf_printf(out, "  delay      up to %" PRIu64 " us; kept, requests are not batched yet\n",
+    if (config->max_queue_delay_us > 0) {
+        buf_printf(out, "  delay      up to %" PRIu64 " us, for company\n",
                    config->max_queue_delay_us);
+    }
+}
+
+static void print_queue(const struct model_config *config, struct buf *out) {
+    if (config->priority_levels > 0) {
+        buf_printf(out, "  priorities %" PRIu64 ", by default %" PRIu64 "\n",
+                   config->priority_levels, config->default_priority);
+    }
+    if (config->queue.timeout_us > 0) {
+        buf_printf(out, "  timeout    %" PRIu64 " us in the queue, then %s\n",
+                   config->queue.timeout_us,
+                   config->queue.delays ? "behind the others" : "refused");
+    }
+    if (config->preserve_ordering) {
+        buf_printf(out, "  order      answers leave in the order of their requests\n");
+    }
+    if (config->n_warmups > 0) {
+        buf_printf(out, "  warm-up    %zu samples on each instance\n", config->n_warmups);
     }
 }
 
@@ -66,6 +84,7 @@ static void print_version(const struct model_version *version, struct buf *out) 
     print_tensors("outputs", spec->outputs, spec->n_outputs, config->outputs, version->plan.outputs,
                   out);
     print_batching(config, out);
+    print_queue(config, out);
     print_instances(version, out);
 }
 

@@ -1,5 +1,6 @@
-/* What becomes of calls that wait: priorities, timeouts, deadlines, and answers that leave in order.
- * The clock is driven: however long a test takes, nothing is late before the test says so. */
+/* What becomes of calls that wait: priorities, timeouts, deadlines, and answers that leave in
+ * order. The clock is driven: however long a test takes, nothing is late before the test says
+ * so. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

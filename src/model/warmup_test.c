@@ -1,5 +1,5 @@
-/* Samples: what they are made of, that every instance runs them before anyone else, and that a model
- * whose sample fails is not loaded. */
+/* Samples: what they are made of, that every instance runs them before anyone else, and that a
+ * model whose sample fails is not loaded. */
 #include "model/warmup.h"
 
 #include <pthread.h>

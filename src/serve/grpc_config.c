@@ -98,6 +98,21 @@ static void add_instances(struct buf *out, const struct model_config *config) {
     pb_end(out, group);
 }
 
+static void add_queue_policy(struct buf *out, uint32_t number,
+                             const struct model_queue_policy *policy) {
+    size_t queue = pb_begin(out, number);
+    add_number(out, 1, policy->delays);
+    add_number(out, 2, policy->timeout_us);
+    add_number(out, 3, policy->allow_override);
+    add_number(out, 4, policy->max_size);
+    pb_end(out, queue);
+}
+
+static bool is_set(const struct model_queue_policy *policy) {
+    return policy->delays || policy->timeout_us > 0 || policy->allow_override ||
+           policy->max_size > 0;
+}
+
 static void add_batching(struct buf *out, const struct model_config *config) {
     if (!config->has_dynamic_batching) {
         return;
@@ -106,10 +121,16 @@ static void add_batching(struct buf *out, const struct model_config *config) {
     pb_add_packed_i64(out, 1, (const int64_t *)config->preferred_batch_sizes, config->n_preferred);
     add_number(out, 2, config->max_queue_delay_us);
     add_number(out, 3, config->preserve_ordering);
-    if (config->queue.max_size > 0) {
-        size_t queue = pb_begin(out, 6);
-        add_number(out, 4, config->queue.max_size);
-        pb_end(out, queue);
+    add_number(out, 4, config->priority_levels);
+    add_number(out, 5, config->default_priority);
+    if (is_set(&config->queue)) {
+        add_queue_policy(out, 6, &config->queue);
+    }
+    for (size_t i = 0; i < config->n_levels; i++) {
+        size_t entry = pb_begin(out, 7);
+        pb_add_varint(out, 1, config->levels[i].level);
+        add_queue_policy(out, 2, &config->levels[i].policy);
+        pb_end(out, entry);
     }
     pb_end(out, batching);
 }
