@@ -165,8 +165,9 @@ static enum status gather(struct arena *arena, const struct message *message,
     }
     if (message->n_body > 0) {
         pieces[n++] = (struct piece){block->data, message->cut};
-        memcpy(pieces + n, body, n_body * sizeof(*body));
-        n += n_body;
+        for (size_t i = 0; i < n_body; i++) {
+            pieces[n++] = body[i];
+        }
     }
     if (block->len > message->cut) {
         pieces[n++] = (struct piece){block->data + message->cut, block->len - message->cut};

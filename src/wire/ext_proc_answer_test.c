@@ -1,5 +1,5 @@
-/* ProcessingResponses: whatever the body's size, the lengths around it fit, and its bytes stay where
- * they are; everything that can be said is read back. */
+/* ProcessingResponses: whatever the body's size, the lengths around it fit, and its bytes stay
+ * where they are; everything that can be said is read back. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* ProcessingResponse, read as a proxy does. It is strict, so that it shows what one would refuse. */
+/* ProcessingResponse, read as a proxy does. It is strict, so that it shows what one would
+ * refuse. */
 #include "wire/ext_proc_client.h"
 #include "wire/ext_proc_fields.h"
 #include "wire/ext_proc_struct.h"

@@ -1,5 +1,6 @@
-/* The scan for a gRPC body's model: rows, each cut at every byte and fed byte by byte; then messages
- * made at random, broken and cut at random, with the reader of whole messages as the oracle. */
+/* The scan for a gRPC body's model: rows, each cut at every byte and fed byte by byte; then
+ * messages made at random, broken and cut at random, with the reader of whole messages as the
+ * oracle. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* Where does a request name its model? What an endpoint picker sees of it first is method and path,
  * and these say whether the body is needed at all.
  *
- * Clauses: OIP, the paths of its HTTP calls; the reference server's generate extension; OpenAI's and
- * Anthropic's interfaces, whose paths may have anything before them. */
+ * Clauses: OIP, the paths of its HTTP calls; the reference server's generate extension; OpenAI's
+ * and Anthropic's interfaces, whose paths may have anything before them. */
 #ifndef SLUICE_WIRE_PICK_PATH_H
 #define SLUICE_WIRE_PICK_PATH_H
 
@@ -18,8 +18,8 @@ enum pick_path_kind {
      * /v1/chat/completions, /v1/embeddings, /v1/responses, /v1/messages, and what counts or renders
      * such a request */
     PICK_PATH_JSON,
-    /* In the body, a ModelInferRequest. A stream of them (ModelStreamInfer) may name many models and
-     * has none. */
+    /* In the body, a ModelInferRequest. A stream of them (ModelStreamInfer) may name many models
+     * and has none. */
     PICK_PATH_GRPC,
 };
 

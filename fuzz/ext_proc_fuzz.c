@@ -1,0 +1,195 @@
+/* Messages of ext-proc, read as a proxy's and as a picker's: what decodes is gone through to its
+ * end, and written again it means the same. Whatever the bytes are, they are not read behind. */
+#include <stdlib.h>
+
+#include "wire/ext_proc_client.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { MOST = 64 }; /* headers that are written again */
+
+static const struct str SPACE = {"envoy.lb.subset_hint", 20};
+static const struct str KEY = {"x-gateway-destination-endpoint-subset", 37};
+
+static void check(bool holds) {
+    if (!holds) {
+        __builtin_trap();
+    }
+}
+
+static bool is_inside(struct str part, struct str whole) {
+    return part.len == 0 || (part.ptr >= whole.ptr && part.ptr + part.len <= whole.ptr + whole.len);
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static void check_value(struct ext_proc_value value, struct str message) {
+    struct ext_proc_value item;
+    check(value.kind != EXT_PROC_STRING || is_inside(value.text, message));
+    if (value.kind == EXT_PROC_LIST) {
+        struct pb_reader list = pb_read(value.list);
+        check(is_inside(value.list, message));
+        while (ext_proc_list_next(&list, &item)) {
+            check(item.kind != EXT_PROC_ABSENT && is_inside(item.text, message));
+        }
+        check(!list.broken);
+    }
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+static size_t read_headers(struct str fields, struct str message,
+                           struct ext_proc_header out[MOST]) {
+    struct pb_reader reader = pb_read(fields);
+    struct ext_proc_header header;
+    size_t n = 0;
+    while (ext_proc_header_next(&reader, &header)) {
+        check(is_inside(header.key, message) && is_inside(header.value, message));
+        check(ext_proc_header_find(fields, header.key).ptr != NULL);
+        if (n < MOST) {
+            out[n++] = header;
+        }
+    }
+    check(!reader.broken);
+    return n;
+}
+
+static void ask_again(struct arena *arena, const struct ext_proc_request *request,
+                      const struct ext_proc_header *headers, size_t n) {
+    struct ext_proc_question question = {.kind = request->kind,
+                                         .headers = headers,
+                                         .n_headers = n,
+                                         .body = request->body,
+                                         .end_of_stream = request->end_of_stream,
+                                         .end_without_message = request->end_without_message,
+                                         .is_compressed = request->is_compressed,
+                                         .observes = request->observes,
+                                         .config = request->has_config ? &request->config : NULL};
+    struct ext_proc_request again;
+    struct ext_proc_header copies[MOST];
+    struct buf out;
+    buf_init(&out, arena, 0);
+    ext_proc_question_print(&out, &question);
+    check(ext_proc_request_decode(buf_str(&out), &again, NULL) == ST_OK);
+    check(again.kind == request->kind && str_eq(again.body, request->body));
+    check(again.end_of_stream == request->end_of_stream);
+    check(again.end_without_message == request->end_without_message);
+    check(again.is_compressed == request->is_compressed && again.observes == request->observes);
+    check(again.has_config == request->has_config);
+    check(again.config.request_body == request->config.request_body);
+    check(again.config.response_body == request->config.response_body);
+    check(read_headers(again.fields, buf_str(&out), copies) == n);
+    for (size_t i = 0; i < n; i++) {
+        check(str_eq(copies[i].key, headers[i].key) && str_eq(copies[i].value, headers[i].value));
+    }
+}
+
+static void check_request(struct str message) {
+    struct ext_proc_request request;
+    struct ext_proc_header headers[MOST];
+    struct error err = {0};
+    enum status status = ext_proc_request_decode(message, &request, &err);
+    check(status == err.status && (status == ST_OK) == (err.text[0] == '\0'));
+    if (status != ST_OK) {
+        check(status == ST_BAD_REQUEST || status == ST_BAD_FIELD || status == ST_TOO_DEEP);
+        return;
+    }
+    struct arena *arena = arena_new(NULL, 0);
+    check_value(ext_proc_metadata_find(&request, SPACE, KEY), message);
+    check_value(ext_proc_attribute_find(&request, SPACE, KEY), message);
+    check(is_inside(request.body, message));
+    ask_again(arena, &request, headers, read_headers(request.fields, message, headers));
+    arena_free(arena);
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static size_t read_mutation(const struct ext_proc_reply *reply, struct ext_proc_header set[MOST],
+                            struct str removed[MOST], struct ext_proc_mutation *out) {
+    struct pb_reader reader = pb_read(reply->mutation);
+    *out = (struct ext_proc_mutation){.set = set, .remove = removed};
+    while (out->n_set < MOST && ext_proc_set_next(&reader, &set[out->n_set])) {
+        out->n_set++;
+    }
+    reader = pb_read(reply->mutation);
+    while (out->n_remove < MOST && ext_proc_removed_next(&reader, &removed[out->n_remove])) {
+        out->n_remove++;
+    }
+    return out->n_set + out->n_remove;
+}
+
+static enum status encode_again(struct arena *arena, const struct ext_proc_reply *reply,
+                                const struct ext_proc_mutation *mutation,
+                                struct ext_proc_bytes *out) {
+    struct piece piece = {reply->body.ptr, reply->body.len};
+    struct ext_proc_answer answer = {.kind = reply->kind,
+                                     .headers = *mutation,
+                                     .clear_route_cache = reply->clear_route_cache,
+                                     .replaces = reply->replaces,
+                                     .body_change = reply->body_change,
+                                     .body = &piece,
+                                     .n_body = 1,
+                                     .end_of_stream = reply->end_of_stream,
+                                     .end_without_message = reply->end_without_message,
+                                     .is_compressed = reply->is_compressed,
+                                     .mode_override = reply->has_modes ? &reply->modes : NULL};
+    struct ext_proc_immediate immediate = {.http_status = reply->http_status,
+                                           .grpc_status = reply->grpc_status,
+                                           .headers = *mutation,
+                                           .body = reply->body,
+                                           .details = reply->details};
+    return reply->is_immediate ? ext_proc_immediate_encode(arena, &immediate, out, NULL)
+                               : ext_proc_answer_encode(arena, &answer, out, NULL);
+}
+
+static void answer_again(struct arena *arena, const struct ext_proc_reply *reply) {
+    struct ext_proc_header set[MOST], set_again[MOST];
+    struct str removed[MOST], removed_again[MOST];
+    struct ext_proc_mutation mutation, mutation_again;
+    struct ext_proc_bytes bytes;
+    struct ext_proc_reply again;
+    struct buf all;
+    size_t n = read_mutation(reply, set, removed, &mutation);
+    buf_init(&all, arena, 0);
+    check(encode_again(arena, reply, &mutation, &bytes) == ST_OK);
+    for (size_t i = 0; i < bytes.n_pieces; i++) {
+        buf_add(&all, bytes.pieces[i].data, bytes.pieces[i].n_bytes);
+    }
+    check(all.len == bytes.n_bytes);
+    check(ext_proc_reply_decode(buf_str(&all), &again, NULL) == ST_OK);
+    check(again.kind == reply->kind && again.is_immediate == reply->is_immediate);
+    check(again.clear_route_cache == reply->clear_route_cache);
+    check(again.body_change == reply->body_change && str_eq(again.body, reply->body));
+    check(again.end_of_stream == reply->end_of_stream);
+    check(again.http_status == reply->http_status && again.grpc_status == reply->grpc_status);
+    check(str_eq(again.details, reply->details));
+    check(read_mutation(&again, set_again, removed_again, &mutation_again) == n);
+    for (size_t i = 0; i < mutation.n_set; i++) {
+        check(str_eq(set[i].key, set_again[i].key) && str_eq(set[i].value, set_again[i].value));
+    }
+}
+
+static void check_reply(struct str message) {
+    struct ext_proc_reply reply;
+    struct error err = {0};
+    enum status status = ext_proc_reply_decode(message, &reply, &err);
+    check(status == err.status && (status == ST_OK) == (err.text[0] == '\0'));
+    if (status != ST_OK) {
+        return;
+    }
+    check_value(ext_proc_reply_find(&reply, SPACE, KEY), message);
+    if (reply.kind != EXT_PROC_NONE || reply.is_immediate) {
+        struct arena *arena = arena_new(NULL, 0);
+        answer_again(arena, &reply);
+        arena_free(arena);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    char *exact = malloc(size + (size == 0));
+    memcpy(exact, data, size);
+    check_request(str_make(exact, size));
+    check_reply(str_make(exact, size));
+    free(exact);
+    return 0;
+}
