@@ -1,6 +1,6 @@
 /* A gRPC client's session and a server that says anything. The first byte says how: the rest as the
- * server's bytes, to calls that are under way; the same behind its SETTINGS; or as operations, which
- * begin calls, send, read, cancel, have the server say frames in any order, write little or
+ * server's bytes, to calls that are under way; the same behind its SETTINGS; or as operations,
+ * which begin calls, send, read, cancel, have the server say frames in any order, write little or
  * nothing, let time pass, and lose the connection. Whatever comes: each call ends once, what was
  * sent is released once, and nothing is left over. */
 #include <assert.h>

@@ -7,8 +7,8 @@
  * value and one that is given several times, or as a list, is an array: `doc_each` treats a single
  * value as an array of one, so that both read the same. Bare enum names are strings there.
  *
- * A YAML file may have several documents where whoever reads it says so (DOC_YAML_MANY): the root is
- * then a list of them. */
+ * A YAML file may have several documents where whoever reads it says so (DOC_YAML_MANY): the root
+ * is then a list of them. */
 #ifndef SLUICE_BASE_DOC_H
 #define SLUICE_BASE_DOC_H
 

@@ -12,8 +12,8 @@ const char *metric_format_type(enum metric_format format) {
                : "text/plain; version=0.0.4; charset=utf-8";
 }
 
-/* One element of Accept: is it OpenMetrics? Returns: its weight; 0 for a version of OpenMetrics that
- * is not ours, and for a weight that is none. */
+/* One element of Accept: is it OpenMetrics? Returns: its weight; 0 for a version of OpenMetrics
+ * that is not ours, and for a weight that is none. */
 static double element_weight(struct str element, struct str *type, bool *is_open) {
     *type = str_trim(str_cut(&element, ';'));
     *is_open = str_eq_nocase(*type, STR("application/openmetrics-text"));

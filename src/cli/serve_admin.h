@@ -19,8 +19,8 @@ struct serve_admin {
 /* Is there to be a listener? */
 bool serve_admin_is_wanted(const struct serve_settings *settings);
 /* Makes both, in zeroed memory. It listens on the main thread, whose loop the workers' requests
- * don't wait for. Returns: why it can't listen, with the setting. Owns: serve_admin_free, also after
- * a failure. */
+ * don't wait for. Returns: why it can't listen, with the setting. Owns: serve_admin_free, also
+ * after a failure. */
 enum status serve_admin_open(struct serve_admin *self, const struct serve_settings *settings,
                              const struct http_limits *limits, struct repository *repository,
                              struct worker *main, struct error *err)

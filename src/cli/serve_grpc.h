@@ -16,8 +16,8 @@ struct serve_grpc {
 /* How many addresses --grpc names. */
 size_t serve_grpc_addresses(const struct serve_settings *settings);
 /* Makes the server and listens on each address, with `tls` where it is spoken; `bound`
- * (serve_grpc_addresses of them) gets the real ones. `options` are the server's, without limits and methods. Returns: why it can't be; what
- * was made until then is for serve_grpc_free. */
+ * (serve_grpc_addresses of them) gets the real ones. `options` are the server's, without limits and
+ * methods. Returns: why it can't be; what was made until then is for serve_grpc_free. */
 enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings *settings,
                             struct repository *repository,
                             const struct grpc_server_options *options, const struct tls_server *tls,

@@ -29,8 +29,8 @@ struct batch_offer {
 bool batch_can_share(const struct call *a, const struct call *b);
 /* Would `call` be taken with `head`, if there is room? Not if its time is over. */
 bool batch_takes(const struct call *head, const struct call *call, uint64_t now_ns);
-/* Looks through the queue from `head` on, whose time is not over, at most `max` calls of it into one
- * batch. */
+/* Looks through the queue from `head` on, whose time is not over, at most `max` calls of it into
+ * one batch. */
 struct batch_offer batch_offer(const struct batch_rules *rules, const struct call *head, size_t max,
                                uint64_t now_ns);
 

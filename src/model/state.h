@@ -1,5 +1,5 @@
-/* What a model version is doing right now, in words, for whoever looks into a running process: which
- * instances execute what, since when, and which requests wait. Bounded. */
+/* What a model version is doing right now, in words, for whoever looks into a running process:
+ * which instances execute what, since when, and which requests wait. Bounded. */
 #ifndef SLUICE_MODEL_STATE_H
 #define SLUICE_MODEL_STATE_H
 

@@ -2,8 +2,8 @@
  * sizes. Counting takes no lock and no locked instruction: each worker counts the requests that it
  * brings back, each instance its executions, in cells of their own; who reads adds them up.
  *
- * A request counts when it was queued, or began, and has ended: those refused before (a bad shape, a
- * full queue) are nowhere here. Times are of requests that succeeded:
+ * A request counts when it was queued, or began, and has ended: those refused before (a bad shape,
+ * a full queue) are nowhere here. Times are of requests that succeeded:
  *
  *     queued ── queue ── started ── input ── infer ── output ── finished
  *

@@ -165,7 +165,8 @@ void net_conn_send_small(struct net_conn *conn, struct str data) {
 
 /* ---- from where the bytes lie ---------------------------------------------------------------- */
 
-/* What the socket takes now; what is large often leaves in two or three pieces while the peer reads.
+/* What the socket takes now; what is large often leaves in two or three pieces while the peer
+ * reads.
  * Returns: a negative error that ends the connection, or 0. */
 static int send_now(struct net_conn *conn, struct net_outgoing *out) {
     ssize_t n;

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "net/grpc_client.h"
 
 enum { MOST_ASKED = 1024 };

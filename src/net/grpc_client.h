@@ -9,9 +9,9 @@
  * window is held for a caller who does not. GRPC_CLIENT_END is the last event of every call and
  * comes exactly once, never from within a function of this file; the call is gone when it returns.
  *
- * Connections are made when a call needs them. A call waits for one; when it can't be made, all that
- * wait fail with the reason, and so does every call until the next attempt, which is due after a
- * pause that doubles from attempt to attempt. A connection that the server says goodbye on
+ * Connections are made when a call needs them. A call waits for one; when it can't be made, all
+ * that wait fail with the reason, and so does every call until the next attempt, which is due after
+ * a pause that doubles from attempt to attempt. A connection that the server says goodbye on
  * (GOAWAY) finishes its calls while others begin on a new one.
  *
  * Thread: the client's worker, for everything. */

@@ -13,7 +13,8 @@ static void decide_bad(struct grpc_client_stream *stream, const char *what) {
     grpc_client_stream_decide(stream, -1, &err);
 }
 
-/* Bytes that will not be looked at any more, or have found their place: the server may send more. */
+/* Bytes that will not be looked at any more, or have found their place: the server may send
+ * more. */
 static void consume(struct grpc_client_stream *stream, size_t n_bytes) {
     if (n_bytes > 0 && !stream->closed && !stream->remote_ended && stream->session) {
         nghttp2_session_consume_stream(stream->session->h2, stream->id, n_bytes);

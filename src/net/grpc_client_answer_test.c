@@ -1,6 +1,6 @@
 /* Answers frame by frame, written by the test: those of servers and proxies who keep the rules in
- * their own way, and of those who don't. Whatever comes, wherever it is cut and wherever it stops, a
- * call ends once, says why, and leaves nothing behind. */
+ * their own way, and of those who don't. Whatever comes, wherever it is cut and wherever it stops,
+ * a call ends once, says why, and leaves nothing behind. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -431,7 +431,8 @@ static void test_connections_that_break(void **state) {
     }
 }
 
-/* A push that left before the server could know that none is wanted is refused, and nothing more. */
+/* A push that left before the server could know that none is wanted is refused, and nothing
+ * more. */
 static void test_an_early_push(void **state) {
     struct duo *duo = duo_new(&LIMITS);
     struct frames frames = {0};

@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "wire/grpc_text.h"
 
 enum { MOST_CLIENT_CALLS = 4096 };

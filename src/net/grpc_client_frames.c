@@ -52,8 +52,8 @@ static int on_header(nghttp2_session *h2, const nghttp2_frame *frame, const uint
     return 0;
 }
 
-/* RFC 9113, 6.8: calls that the server has not begun are closed by nghttp2, which says so for each of
- * them. */
+/* RFC 9113, 6.8: calls that the server has not begun are closed by nghttp2, which says so for each
+ * of them. */
 static void on_goaway(struct grpc_client_session *session, const nghttp2_goaway *frame) {
     size_t len = frame->opaque_data_len;
     session->going_away = true;

@@ -1,12 +1,12 @@
 /* The inside of the gRPC client: calls, an HTTP/2 connection as nghttp2 sees it, and what all
  * connections of a client share. Sans I/O: bytes go in (grpc_client_session_receive), events go to
- * the callers, bytes come out (grpc_client_session_output); sockets are grpc_client_conn.c's. For the
- * grpc_client*.c files of this room only.
+ * the callers, bytes come out (grpc_client_session_output); sockets are grpc_client_conn.c's. For
+ * the grpc_client*.c files of this room only.
  *
- * What runs inside what: GRPC_CLIENT_HEAD and _MESSAGE run inside nghttp2's callbacks, and what they
- * call submits to nghttp2 right there, which it allows. GRPC_CLIENT_END and the freeing of calls are
- * grpc_client_core_sweep's, with nothing of ours on the stack. nghttp2 is not told to end a session
- * from within its callbacks: grpc_client_session_fail waits for output.
+ * What runs inside what: GRPC_CLIENT_HEAD and _MESSAGE run inside nghttp2's callbacks, and what
+ * they call submits to nghttp2 right there, which it allows. GRPC_CLIENT_END and the freeing of
+ * calls are grpc_client_core_sweep's, with nothing of ours on the stack. nghttp2 is not told to end
+ * a session from within its callbacks: grpc_client_session_fail waits for output.
  *
  * Who may free what: a call is freed when its caller was told of its end, nghttp2 has closed its
  * stream, and no byte of it is on its way to the socket. */

@@ -308,8 +308,8 @@ static inline struct duo *duo_begin_raw(const struct grpc_client_limits *limits)
     return duo;
 }
 
-/* The n-th frame of that type that the client said, on `id` (0: any). Returns: its payload; ptr NULL:
- * none. */
+/* The n-th frame of that type that the client said, on `id` (0: any). Returns: its payload; ptr
+ * NULL: none. */
 static inline struct str duo_said(const struct duo *duo, int type, int32_t id, size_t n) {
     size_t at = 24; /* RFC 9113, 3.4: the preface */
     while (at + 9 <= duo->said_len) {

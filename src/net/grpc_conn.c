@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "loop/clock.h"
 #include "net/grpc_conn.h"
 
 enum { MOST_WRITES = 4 }; /* of one connection in a turn; then others have theirs */
@@ -101,6 +102,9 @@ static bool on_turn(struct net_shard *shard) {
     }
     grpc_core_sweep(core);
     net_shard_wake_at(shard, grpc_core_next_ns(core));
+    if (shard->pool.n > 0) {
+        net_shard_wake_at(shard, body_pool_trim(&shard->pool, clock_now_ns()));
+    }
     return core->dirty != NULL;
 }
 

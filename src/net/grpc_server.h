@@ -10,9 +10,13 @@
  * GRPC_MESSAGE (none or two are refused for it), and then answers.
  *
  * GRPC_CANCELLED comes at most once, when nobody waits any more: the client reset the stream, the
- * connection was lost, the deadline passed, or the call was ended by a drain that took too long.
- * All later grpc_send only release, grpc_finish is still owed. GRPC_END is the last event of every
- * call, after grpc_finish.
+ * connection was lost, the deadline passed, what the client sent was wrong or did not come, or it
+ * took nothing of the answer. All later grpc_send only release, grpc_finish is still owed. GRPC_END
+ * is the last event of every call, after grpc_finish; no byte of the call's is in use any more.
+ *
+ * No event comes while a step of the same call is on the stack, but for the one that grpc_read asks
+ * for when it is called from elsewhere: then that may come before it returns. What is sent and
+ * finished in one turn of the loop leaves in one write.
  *
  * Thread: all events and functions on the call's worker. */
 #ifndef SLUICE_NET_GRPC_SERVER_H
@@ -54,9 +58,11 @@ struct grpc_call {
     size_t n_fields;
     uint64_t deadline_ns;         /* on the monotonic clock; 0: none */
     struct grpc_message *message; /* during GRPC_MESSAGE */
-    struct error cancelled; /* from GRPC_CANCELLED on: why (ST_CANCELLED, _DEADLINE_EXCEEDED) */
-    bool gone;              /* cancelled */
-    void *user;             /* the method's own, NULL at GRPC_BEGIN */
+    struct error
+        cancelled; /* from GRPC_CANCELLED on: why (ST_CANCELLED, _DEADLINE_EXCEEDED, _BAD_…,
+                               _REQUEST_TIMEOUT) */
+    bool gone;     /* cancelled */
+    void *user;    /* the method's own, NULL at GRPC_BEGIN */
 };
 
 typedef void grpc_step(struct grpc_call *call, enum grpc_event event);
@@ -65,8 +71,8 @@ struct grpc_method {
     const char *path; /* "/inference.GRPCInferenceService/ModelInfer" */
     grpc_step *step;
     bool streams; /* the client may send any number of messages, the server too */
-    /* Of a message's first bytes (all of it, or up to a few KiB): which offset shall fall on a
-     * 64-byte boundary. May be NULL. */
+    /* Of a message's first bytes (all of it, or 1 KiB and more): which offset shall fall on a
+     * 64-byte boundary. Not asked of compressed ones. May be NULL. */
     size_t (*align_at)(struct str beginning);
     void *context;
 };

@@ -231,8 +231,8 @@ void grpc_stream_await(struct grpc_stream *stream);
 
 /* Keeps a field of the head. */
 void grpc_head_add(struct grpc_stream *stream, struct str name, struct str value);
-/* Reads what the head says of the call. Returns: ST_…, what is wrong; is_plain is set where it is no
- * gRPC at all. */
+/* Reads what the head says of the call. Returns: ST_…, what is wrong; is_plain is set where it is
+ * no gRPC at all. */
 enum status grpc_head_check(struct grpc_stream *stream, struct error *err)
     __attribute__((warn_unused_result));
 /* Submits the head of an answer; `trailers_only`: with the status, and nothing follows. */

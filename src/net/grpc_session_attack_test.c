@@ -212,6 +212,32 @@ static void test_unread_acks(void **state) {
     world_end(world);
 }
 
+/* Answers that nobody reads: at some point nothing more is read either. */
+static void test_unread_answers(void **state) {
+    (void)state;
+    struct world *world = world_begin();
+    struct raw raw;
+    raw_begin(&raw);
+    world_feed(world, raw.bytes, raw.n);
+    assert_true(grpc_session_output(&world->session, world->output)); /* is being written */
+    assert_true(grpc_session_wants_input(&world->session));
+    raw.n = 0;
+    for (int i = 0; i < 2000; i++) {
+        raw_call(&raw, "/t.T/Nothing", NGHTTP2_FLAG_END_STREAM);
+        raw_u32(&raw, NGHTTP2_RST_STREAM, raw.id, NGHTTP2_CANCEL);
+    }
+    world_feed(world, raw.bytes, raw.n);
+    assert_false(grpc_session_wants_input(&world->session));
+    assert_int_equal(world->n_alive, 0);
+    world->keep_raw = true;
+    world_arrive(world);
+    while (world_turn(world)) {
+    }
+    assert_true(grpc_session_wants_input(&world->session));
+    raw_end(&raw);
+    world_end(world);
+}
+
 static void test_continuation_flood(void **state) {
     (void)state;
     struct world *world = world_begin();
@@ -327,11 +353,17 @@ static void test_protocol_errors(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rapid_reset),     cmocka_unit_test(test_reset_flood),
-        cmocka_unit_test(test_provoked_resets), cmocka_unit_test(test_resets_after_answers),
-        cmocka_unit_test(test_floods),          cmocka_unit_test(test_pings_while_data_flows),
-        cmocka_unit_test(test_unread_acks),     cmocka_unit_test(test_continuation_flood),
-        cmocka_unit_test(test_header_bombs),    cmocka_unit_test(test_many_fields),
+        cmocka_unit_test(test_rapid_reset),
+        cmocka_unit_test(test_reset_flood),
+        cmocka_unit_test(test_provoked_resets),
+        cmocka_unit_test(test_resets_after_answers),
+        cmocka_unit_test(test_floods),
+        cmocka_unit_test(test_pings_while_data_flows),
+        cmocka_unit_test(test_unread_acks),
+        cmocka_unit_test(test_unread_answers),
+        cmocka_unit_test(test_continuation_flood),
+        cmocka_unit_test(test_header_bombs),
+        cmocka_unit_test(test_many_fields),
         cmocka_unit_test(test_protocol_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

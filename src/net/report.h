@@ -21,8 +21,8 @@ struct net_report_server {
     struct net_server *server; /* http_server_net and its like */
 };
 
-/* Asks all workers. `done` is called on `back`, exactly once, with the text appended to `out`, whose
- * arena is back's; `out` must stay until then, and the workers' loops must run.
+/* Asks all workers. `done` is called on `back`, exactly once, with the text appended to `out`,
+ * whose arena is back's; `out` must stay until then, and the workers' loops must run.
  * Returns: ST_NO_MEMORY; `done` is not called then. Thread: back's. */
 enum status net_report_start(const struct net_report_server *servers, size_t n, struct worker *back,
                              struct buf *out, void (*done)(void *cookie), void *cookie,

@@ -1,5 +1,5 @@
-/* What every connection, request and instance is doing, as a text for people: at /debug/state, and in
- * the log. */
+/* What every connection, request and instance is doing, as a text for people: at /debug/state, and
+ * in the log. */
 #ifndef SLUICE_SERVE_ADMIN_STATE_H
 #define SLUICE_SERVE_ADMIN_STATE_H
 
@@ -15,8 +15,8 @@ struct admin_state {
     size_t n_servers;
 };
 
-/* Answers with the text, once all workers have written down theirs. Thread: the exchange's, which is
- * state->worker's. */
+/* Answers with the text, once all workers have written down theirs. Thread: the exchange's, which
+ * is state->worker's. */
 void admin_state_reply(struct admin_state *state, struct http_exchange *exchange);
 /* The same into the log, a line each. Thread: state->worker's. */
 void admin_state_log(struct admin_state *state);

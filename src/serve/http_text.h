@@ -5,8 +5,8 @@
 #include "base/buf.h"
 #include "net/http_server.h"
 
-/* Replies with `body`, which lies in the exchange's arena, or with an error when there was no memory
- * for it. */
+/* Replies with `body`, which lies in the exchange's arena, or with an error when there was no
+ * memory for it. */
 void http_text_reply(struct http_exchange *exchange, int status, const char *type,
                      const struct buf *body);
 static inline void http_json_reply(struct http_exchange *exchange, int status,

@@ -1,5 +1,6 @@
-/* The status codes of gRPC: their names, and what a client takes for one where a server, or somebody
- * between, gave none. (Which of our own reasons becomes which code is base/status.def's matter.)
+/* The status codes of gRPC: their names, and what a client takes for one where a server, or
+ * somebody between, gave none. (Which of our own reasons becomes which code is base/status.def's
+ * matter.)
  *
  * gRPC, "Status codes and their use"; gRPC over HTTP2, "Errors"; "HTTP to gRPC Status Code
  * Mapping". */
