@@ -30,7 +30,11 @@ static void add_escaped(struct buf *out, struct str name) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const char *const verbs[] = {
-        [V2_MODEL] = "", [V2_MODEL_READY] = "/ready", [V2_MODEL_INFER] = "/infer"};
+        [V2_MODEL] = "",
+        [V2_MODEL_READY] = "/ready",
+        [V2_MODEL_INFER] = "/infer",
+        [V2_STATISTICS] = "/stats",
+    };
     struct arena *arena = arena_new(NULL, 0);
     struct v2_path path, again;
     struct error err = {0};
@@ -38,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (status != ST_OK) {
         check(status == ST_NOT_FOUND || status == ST_BAD_REQUEST);
         check(err.text[0] != '\0' && path.resource == V2_OTHER);
-    } else if (path.resource >= V2_MODEL) {
+    } else if (path.resource >= V2_MODEL && path.resource != V2_LOAD && path.model.ptr) {
         struct buf text;
         check(path.resource < V2_OTHER);
         check_name(path.model);
