@@ -64,13 +64,16 @@ static void answer(sluice_instance *instance, struct results *results,
     }
 }
 
-static sluice_status run(sluice_instance *instance, size_t n_inputs, size_t n_outputs,
-                         sluice_error *error) {
+static sluice_status run(sluice_instance *instance, const sluice_request *const *requests, size_t n,
+                         size_t n_inputs, size_t n_outputs, sluice_error *error) {
     const struct sluice_model *model = instance->model;
+    const sluice_host *host = model->ort->host;
+    uint64_t began_ns = host->now_ns();
     OrtStatus *result =
         model->ort->api->Run(model->session, model->options.run, instance->input_names,
                              (const OrtValue *const *)instance->input_values, n_inputs,
                              instance->output_names, n_outputs, instance->output_values);
+    host->computed(requests, n, began_ns, host->now_ns());
     return ort_check(model->ort, result, "the model could not be run", error);
 }
 
@@ -93,7 +96,7 @@ static sluice_status run_together(sluice_instance *instance, const sluice_reques
     if (status != SLUICE_OK) {
         return status;
     }
-    status = run(instance, n_inputs, n_outputs, error);
+    status = run(instance, requests, n, n_inputs, n_outputs, error);
     if (status == SLUICE_OK) {
         const struct outcome outcome = {.values = instance->output_values,
                                         .infos = instance->infos,

@@ -35,6 +35,7 @@
  * table and struct begins with its size in bytes, as its writer knew it, and a reader looks at no
  * member past that size. Changes, newest first:
  *
+ *   1  2026-11  sluice_host.computed
  *   1  2026-11  first version
  */
 #ifndef SLUICE_BACKEND_H
@@ -205,6 +206,13 @@ typedef struct sluice_host {
     void (*log)(sluice_log_level level, const char *model, const char *text);
     /* CLOCK_MONOTONIC in nanoseconds, for deadline_ns; a test may drive it. */
     uint64_t (*now_ns)(void);
+    /* Says when the model itself computed for these requests, in times of now_ns: what an execution
+     * spent before that is the preparing of inputs, what follows is the taking out of outputs. For
+     * statistics only, and a backend may leave it out: then all of it counts as computing. Called
+     * during execute, before these requests are answered; requests that were executed one after the
+     * other say it each for itself. */
+    void (*computed)(const sluice_request *const *requests, size_t n, uint64_t began_ns,
+                     uint64_t ended_ns);
 } sluice_host;
 
 /* ---- what the backend offers ---------------------------------------------------------------- */

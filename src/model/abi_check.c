@@ -99,13 +99,14 @@ _Static_assert(offsetof(sluice_response, final) == 56, "sluice_response.final");
 _Static_assert(offsetof(sluice_response, release) == 64, "sluice_response.release");
 _Static_assert(offsetof(sluice_response, cookie) == 72, "sluice_response.cookie");
 
-_Static_assert(sizeof(sluice_host) == 48, "sluice_host");
+_Static_assert(sizeof(sluice_host) == 56, "sluice_host");
 _Static_assert(offsetof(sluice_host, size) == 0, "sluice_host.size");
 _Static_assert(offsetof(sluice_host, abi) == 8, "sluice_host.abi");
 _Static_assert(offsetof(sluice_host, respond) == 16, "sluice_host.respond");
 _Static_assert(offsetof(sluice_host, is_cancelled) == 24, "sluice_host.is_cancelled");
 _Static_assert(offsetof(sluice_host, log) == 32, "sluice_host.log");
 _Static_assert(offsetof(sluice_host, now_ns) == 40, "sluice_host.now_ns");
+_Static_assert(offsetof(sluice_host, computed) == 48, "sluice_host.computed");
 
 _Static_assert(sizeof(sluice_backend) == 88, "sluice_backend");
 _Static_assert(offsetof(sluice_backend, size) == 0, "sluice_backend.size");

@@ -40,6 +40,7 @@ const sluice_host *backend_host(void) {
         .is_cancelled = host_is_cancelled,
         .log = host_log,
         .now_ns = clock_now_ns,
+        .computed = host_computed,
     };
     return &host;
 }

@@ -105,3 +105,12 @@ int host_is_cancelled(const sluice_request *request) {
     struct call *call = request->host;
     return atomic_load_explicit(&call->cancelled, memory_order_relaxed) ? 1 : 0;
 }
+
+void host_computed(const sluice_request *const *requests, size_t n, uint64_t began_ns,
+                   uint64_t ended_ns) {
+    if (n > 0) {
+        const struct call *call = requests[0]->host;
+        statistics_computed(&call->version->statistics, call->instance, requests, n, began_ns,
+                            ended_ns);
+    }
+}

@@ -5,8 +5,6 @@
 
 #include <stdlib.h>
 
-#include "loop/clock.h"
-
 enum { SLOT_BITS = 6 };
 
 _Static_assert(STATISTICS_SLOTS == 1 << SLOT_BITS, "a slot for each value of the hash");
@@ -90,9 +88,10 @@ static enum statistics_reason reason_of(const struct call *call) {
                                                                         : STATISTICS_OTHER;
 }
 
+/* What can't be, a backend that said when it computed and was wrong, counts as computing. */
 static struct statistics_compute parts_of(uint64_t started_ns, uint64_t computing_ns,
                                           uint64_t computed_ns, uint64_t finished_ns) {
-    if (computing_ns == 0) {
+    if (computing_ns < started_ns || computed_ns < computing_ns || finished_ns < computed_ns) {
         return (struct statistics_compute){.infer_ns = finished_ns - started_ns};
     }
     return (struct statistics_compute){.input_ns = computing_ns - started_ns,
@@ -165,12 +164,8 @@ void statistics_computed(struct statistics *statistics, size_t instance,
                          const sluice_request *const *requests, size_t n, uint64_t began_ns,
                          uint64_t ended_ns) {
     struct statistics_executions *running = &statistics->running[instance];
-    uint64_t started_ns = metric_cell_read(&running->since_ns);
-    if (started_ns == 0 || began_ns < started_ns || ended_ns < began_ns ||
-        ended_ns > clock_now_ns()) {
-        return;
-    }
-    running->computing_ns = began_ns;
+    /* Of requests that are run one after the other: from the first to the last. */
+    running->computing_ns = running->computing_ns > 0 ? running->computing_ns : began_ns;
     running->computed_ns = ended_ns;
     for (size_t i = 0; i < n; i++) {
         struct call *call = requests[i]->host;

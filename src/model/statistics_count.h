@@ -60,8 +60,8 @@ void statistics_count_call(struct statistics *statistics, const struct call *cal
 void statistics_begin(struct statistics *statistics, size_t instance, struct call *const *calls,
                       size_t n, uint64_t started_ns);
 void statistics_end(struct statistics *statistics, size_t instance, uint64_t ended_ns);
-/* The backend says when it computed for calls of the execution that runs. What can't be is
- * ignored. Thread: the one that executes. */
+/* The backend says when it computed for calls of the execution that runs. Thread: the one that
+ * executes. */
 void statistics_computed(struct statistics *statistics, size_t instance,
                          const sluice_request *const *requests, size_t n, uint64_t began_ns,
                          uint64_t ended_ns);

@@ -19,8 +19,8 @@ static struct model_statistics read_all(struct rig *rig) {
     return seen;
 }
 
-/* The same when no thread of the version runs any more: an answer is known before the execution that
- * it came from is over. */
+/* The same when no thread of the version runs any more: an answer is known before the execution
+ * that it came from is over. */
 static struct model_statistics read_at_rest(struct rig *rig) {
     version_stop(rig->version);
     return read_all(rig);
@@ -105,16 +105,24 @@ static void times_of_the_queue_and_of_computing(void **state) {
 static void act_and_say(sluice_model *model, const sluice_request *request) {
     uint64_t began_ns = clock_now_ns() + MS_NS;
     clock_drive_ns(began_ns + 3 * MS_NS);
-    struct call *call = request->host;
-    statistics_computed(&call->version->statistics, call->instance, &request, 1, began_ns,
-                        clock_now_ns());
-    /* What can't be changes nothing. */
-    statistics_computed(&call->version->statistics, call->instance, &request, 1, 1, 2);
-    statistics_computed(&call->version->statistics, call->instance, &request, 1, began_ns,
-                        began_ns - 1);
-    statistics_computed(&call->version->statistics, call->instance, &request, 1, began_ns,
-                        clock_now_ns() + 1);
+    backend_host()->computed(&request, 1, began_ns, clock_now_ns());
     clock_drive_ns(clock_now_ns() + MS_NS);
+    rig_echo(model, request);
+}
+
+/* Backends that say what can't be: before it began, backwards, in the future. */
+static void act_and_say_early(sluice_model *model, const sluice_request *request) {
+    backend_host()->computed(&request, 1, 1, 2);
+    rig_echo(model, request);
+}
+
+static void act_and_say_backwards(sluice_model *model, const sluice_request *request) {
+    backend_host()->computed(&request, 1, clock_now_ns(), clock_now_ns() - 1);
+    rig_echo(model, request);
+}
+
+static void act_and_say_late(sluice_model *model, const sluice_request *request) {
+    backend_host()->computed(&request, 1, clock_now_ns(), clock_now_ns() + 1);
     rig_echo(model, request);
 }
 
@@ -138,6 +146,25 @@ static void a_backend_that_says_when_it_computes(void **state) {
     clock_drive_ns(0);
     arena_free(arena);
     rig_close(&rig);
+}
+
+static void what_cannot_be_counts_as_computing(void **state) {
+    static void (*const acts[])(sluice_model *, const sluice_request *) = {
+        act_and_say_early, act_and_say_backwards, act_and_say_late};
+    (void)state;
+    for (size_t i = 0; i < sizeof(acts) / sizeof(acts[0]); i++) {
+        struct rig rig;
+        clock_drive_ns(1000 * MS_NS);
+        rig_open(&rig, &on_worker, 0);
+        rig.model->act = acts[i];
+        rig.model->takes_ns = MS_NS;
+        rig_run(&rig, send_one, 1);
+        struct model_statistics seen = read_all(&rig);
+        assert_int_equal(seen.compute.infer_ns, MS_NS);
+        assert_int_equal(seen.compute.input_ns + seen.compute.output_ns, 0);
+        clock_drive_ns(0);
+        rig_close(&rig);
+    }
 }
 
 /* ---- failures -------------------------------------------------------------------------------- */
@@ -248,6 +275,7 @@ int main(void) {
         cmocka_unit_test(successes_and_their_rows),
         cmocka_unit_test(times_of_the_queue_and_of_computing),
         cmocka_unit_test(a_backend_that_says_when_it_computes),
+        cmocka_unit_test(what_cannot_be_counts_as_computing),
         cmocka_unit_test(failures_by_their_reason),
         cmocka_unit_test(reasons_have_the_reference_servers_names),
         cmocka_unit_test(workers_lose_nothing),

@@ -172,6 +172,14 @@ void ask_take(struct ask *ask, const sluice_response *response) {
     pthread_mutex_unlock(&ask->lock);
 }
 
+void ask_computed(struct ask *ask, bool possible) {
+    pthread_mutex_lock(&ask->lock);
+    if (!ask->complaint && (ask->n_answers > 0 || !possible)) {
+        ask->complaint = "been computed, as it was said, at a time that can't be";
+    }
+    pthread_mutex_unlock(&ask->lock);
+}
+
 const struct answer *ask_wait(struct ask *ask) {
     pthread_mutex_lock(&ask->lock);
     while (!ask->is_final) {

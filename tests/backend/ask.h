@@ -51,6 +51,7 @@ void ask_want(struct ask *ask, uint32_t index);
 
 /* Called by the host. */
 void ask_take(struct ask *ask, const sluice_response *response);
+void ask_computed(struct ask *ask, bool possible);
 
 /* Waits for the final answer. Fails the test when an answer broke a rule. Returns: the final one.
  */

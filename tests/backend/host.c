@@ -53,13 +53,22 @@ static uint64_t now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+static void computed(const sluice_request *const *requests, size_t n, uint64_t began_ns,
+                     uint64_t ended_ns) {
+    bool possible = began_ns > 0 && began_ns <= ended_ns && ended_ns <= now_ns();
+    for (size_t i = 0; i < n; i++) {
+        ask_computed(requests[i]->host, possible);
+    }
+}
+
 const sluice_host *host_get(void) {
     static const sluice_host host = {.size = sizeof(host),
                                      .abi = SLUICE_BACKEND_ABI,
                                      .respond = respond,
                                      .is_cancelled = is_cancelled,
                                      .log = log_line,
-                                     .now_ns = now_ns};
+                                     .now_ns = now_ns,
+                                     .computed = computed};
     return &host;
 }
 
