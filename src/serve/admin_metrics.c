@@ -217,7 +217,7 @@ void admin_metrics_init(struct admin_metrics *metrics, struct repository *reposi
     *metrics = (struct admin_metrics){
         .repository = repository,
         .version = version,
-        .started_seconds = (double)now.tv_sec + (double)(now.tv_nsec / NS_PER_MS) / 1e3,
+        .started_seconds = (double)(now.tv_sec * 1000 + now.tv_nsec / NS_PER_MS) / 1e3,
     };
     admin_machine_init(&metrics->machine);
 }
