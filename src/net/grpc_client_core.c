@@ -29,7 +29,7 @@ static void fill_in(struct grpc_client_limits *limits) {
     limits->max_header_bytes = or_default(limits->max_header_bytes, 64 << 10);
     limits->connect_timeout_ns =
         or_default(limits->connect_timeout_ns, UINT64_C(20) * 1000 * 1000 * 1000);
-    limits->first_pause_ns = or_default(limits->first_pause_ns, 100 * 1000 * 1000);
+    limits->first_pause_ns = or_default(limits->first_pause_ns, UINT64_C(100000000));
     limits->longest_pause_ns =
         or_default(limits->longest_pause_ns, UINT64_C(10) * 1000 * 1000 * 1000);
     limits->stream_window_bytes = (uint32_t)or_default(limits->stream_window_bytes, 4 << 20);

@@ -123,7 +123,7 @@ static struct str cut(struct str *data, uint64_t most) {
 
 static enum status add_prefix(struct grpc_receiver *receiver, struct str *data, struct error *err) {
     struct str part = cut(data, GRPC_PREFIX_BYTES - receiver->prefix_len);
-    if (part.len > 0) {
+    if (part.len > 0 && part.ptr) {
         memcpy(receiver->prefix + receiver->prefix_len, part.ptr, part.len);
     }
     receiver->prefix_len += part.len;
@@ -134,7 +134,7 @@ static enum status add_beginning(struct grpc_receiver *receiver, struct str *dat
                                  struct error *err) {
     struct grpc_in *in = receiver->in;
     struct str part = cut(data, in->body.left);
-    if (part.len > 0) {
+    if (part.len > 0 && part.ptr) {
         memcpy(in->beginning + in->n_beginning, part.ptr, part.len);
     }
     in->n_beginning += part.len;

@@ -214,10 +214,11 @@ void admin_metrics_init(struct admin_metrics *metrics, struct repository *reposi
                         const char *version) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
+    int64_t started_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / NS_PER_MS;
     *metrics = (struct admin_metrics){
         .repository = repository,
         .version = version,
-        .started_seconds = (double)(now.tv_sec * 1000 + now.tv_nsec / NS_PER_MS) / 1e3,
+        .started_seconds = (double)started_ms / 1e3,
     };
     admin_machine_init(&metrics->machine);
 }
