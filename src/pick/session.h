@@ -1,0 +1,89 @@
+/* One stream of ext-proc: one HTTP request that a proxy asks about, from its headers to the end of
+ * its answer. Messages of the proxy go in, answers come out through `out`. Sans I/O, without a
+ * clock: who runs it has the socket and the time (service.c, and the tests).
+ *
+ * When the pick leaves:
+ *     the model is not needed, or known at the headers    with the answer to the headers
+ *     FULL_DUPLEX, GRPC: the model is in the body         with the held answer to the headers, as
+ *                                                         soon as the scan has found it
+ *     BUFFERED, BUFFERED_PARTIAL: it is in the body       with the answer to the body
+ *     NONE, STREAMED: it is in the body                   at the headers, without the model; that
+ *                                                         answer asks for the body (mode_override
+ *                                                         BUFFERED), and if it comes the model is
+ *                                                         checked and rewritten then
+ * A model is needed only where the pool's configuration makes a difference between models.
+ *
+ * In flight: a ticket is taken with the pick and given back when the answer has ended, or the
+ * stream, whichever is first; exactly once.
+ *
+ * Illegal orders of messages end the stream with a gRPC status and touch nothing else. Messages of
+ * a proxy newer than this list are skipped. With observability_mode nothing is ever answered.
+ *
+ * Thread: one at a time, that of the reader. Clauses: ext-proc, ProcessingRequest and
+ * ProcessingResponse; the endpoint picker protocol, all of it. */
+#ifndef SLUICE_PICK_SESSION_H
+#define SLUICE_PICK_SESSION_H
+
+#include "base/arena.h"
+#include "pool/pool.h"
+#include "tensor/tensor.h"
+
+struct pick_counts;
+
+/* Each is a setting (cli/settings.def). */
+struct pick_limits {
+    uint64_t max_body_bytes;    /* of one body that is held or looked through: 413 */
+    uint64_t answer_timeout_ns; /* until what the proxy waits for has left: 408. For who has the
+                                   time: the session does not look */
+};
+
+/* What all sessions of a worker share. */
+struct pick_means {
+    struct pool *pool;
+    struct pool_reader *reader;
+    struct pick_limits limits;
+    struct pick_counts *counts; /* may be NULL */
+};
+
+/* A message as it came; its bytes stay until `release` has been called, which may be NULL. */
+struct pick_message {
+    struct str data;
+    void (*release)(void *cookie);
+    void *cookie;
+};
+
+/* What a session says. Neither may call back into the session. */
+struct pick_out {
+    /* A message of these pieces, behind those before. The array is read during the call only; the
+     * bytes stay until `release` (may be NULL: until the session's end) is called, exactly once. */
+    void (*send)(void *user, const struct piece *pieces, size_t n_pieces,
+                 void (*release)(void *cookie), void *cookie);
+    /* The stream ends with this status, NULL: OK. At most once; nothing follows. */
+    void (*finish)(void *user, const struct error *err);
+    void *user;
+};
+
+struct pick_session;
+
+/* Its memory is of `arena`, which must outlive pick_session_free and all that was sent. Returns:
+ * NULL when out of memory. */
+struct pick_session *pick_session_new(struct arena *arena, const struct pick_means *means,
+                                      const struct pick_out *out)
+    __attribute__((warn_unused_result));
+/* The stream has ended, however it did: gives the ticket back, releases what is held. */
+void pick_session_free(struct pick_session *session);
+
+/* The proxy's next message. Owns: takes it; it is released when no byte of it is wanted any
+ * more. */
+void pick_session_take(struct pick_session *session, const struct pick_message *message);
+/* The proxy sends no more. */
+void pick_session_half_close(struct pick_session *session);
+/* What the proxy waits for has not left in time: it gets an answer now. */
+void pick_session_time_out(struct pick_session *session);
+/* The proxy may be waiting for something that needs more of its messages: the clock should run. */
+bool pick_session_owes(const struct pick_session *session);
+
+/* What it is doing, for people: "POST /v2/models/digits/infer → 10.0.0.1:8000, in the answer". */
+void pick_session_describe(const struct pick_session *session, struct buf *out);
+
+#endif
