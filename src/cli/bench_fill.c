@@ -16,9 +16,9 @@ static void put_integer(char *at, size_t size, uint64_t value) {
 }
 
 /* One element of a fixed size. */
-static void put_random(char *at, enum datatype datatype, struct bench_random *random) {
+static void put_random(char *at, enum datatype datatype, struct dice *random) {
     size_t size = datatype_size(datatype);
-    double unit = bench_random_unit(random);
+    double unit = dice_unit(random);
     if (datatype == DT_FP32) {
         float value = (float)unit;
         memcpy(at, &value, sizeof(value));
@@ -33,10 +33,10 @@ static void put_random(char *at, enum datatype datatype, struct bench_random *ra
     }
 }
 
-static void put_text(char *at, uint64_t n_letters, struct bench_random *random) {
+static void put_text(char *at, uint64_t n_letters, struct dice *random) {
     bytes_put_length(at, (uint32_t)n_letters);
     for (uint64_t i = 0; i < n_letters; i++) {
-        at[4 + i] = (char)('a' + bench_random_next(random) % N_LETTERS);
+        at[4 + i] = (char)('a' + dice_roll(random) % N_LETTERS);
     }
 }
 

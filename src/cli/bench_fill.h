@@ -5,15 +5,15 @@
 #include <stdbool.h>
 
 #include "base/arena.h"
+#include "base/dice.h"
 #include "base/status.h"
 #include "base/str.h"
-#include "cli/bench_random.h"
 #include "tensor/tensor.h"
 
 struct bench_fill {
     bool zeros;
     uint64_t text_size; /* letters in a BYTES element */
-    struct bench_random *random;
+    struct dice *random;
 };
 
 /* The bytes of a tensor: floats from 0 to 1, integers from 0 to 100 (so that indices and tokens are

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "cli/bench_random.h"
+#include "base/dice.h"
 
 enum { N = 20000 };
 
@@ -35,8 +35,8 @@ static void assert_near(uint64_t is, uint64_t exact, double share) {
 }
 
 /* Distributions of very different widths. */
-static uint64_t draw(struct bench_random *random, unsigned kind) {
-    double unit = bench_random_unit(random);
+static uint64_t draw(struct dice *random, unsigned kind) {
+    double unit = dice_unit(random);
     switch (kind) {
     case 0:
         return (uint64_t)(unit * 200); /* below and just above the exact buckets */
@@ -56,7 +56,7 @@ static void quantiles_are_near_the_exact_ones(void **state) {
     assert_non_null(values);
     for (unsigned kind = 0; kind < 4; kind++) {
         struct bench_histogram *histogram = fresh();
-        struct bench_random random = {.state = kind};
+        struct dice random = {.state = kind};
         double sum = 0;
         for (size_t i = 0; i < N; i++) {
             values[i] = draw(&random, kind);
@@ -144,7 +144,7 @@ static void merging_is_adding(void **state) {
     (void)state;
     struct bench_histogram *all = fresh(), *merged = fresh(), *live = fresh();
     struct bench_histogram *parts[3];
-    struct bench_random random = {.state = 7};
+    struct dice random = {.state = 7};
     for (size_t k = 0; k < 3; k++) {
         parts[k] = fresh();
     }

@@ -211,8 +211,8 @@ static enum status set_bytes(struct arena *arena, struct str bytes, struct tenso
     return ST_OK;
 }
 
-static enum status make_input(const struct maker *maker, struct bench_random *random,
-                              struct tensor *out, struct error *err) {
+static enum status make_input(const struct maker *maker, struct dice *random, struct tensor *out,
+                              struct error *err) {
     struct bench_fill fill = {.zeros = maker->options->data == BENCH_DATA_ZEROS,
                               .text_size = maker->options->text_size,
                               .random = random};
@@ -259,7 +259,7 @@ enum status bench_inputs_make(struct arena *arena, const struct bench_options *o
         status = check_names(arena, "shape", "NAME=DIMS", &options->shapes, model, err);
     }
     for (size_t i = 0; i < model->n_inputs && status == ST_OK; i++) {
-        struct bench_random random = {.state = options->seed + i};
+        struct dice random = {.state = options->seed + i};
         struct maker maker = {.arena = arena, .options = options, .spec = &model->inputs[i]};
         status = read_shape(&maker, err);
         if (status == ST_OK) {

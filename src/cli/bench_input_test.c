@@ -153,7 +153,7 @@ static void random_data_is_within_its_bounds(void **state) {
     struct shape shape = {dims, 1};
     for (enum datatype datatype = DT_BOOL; datatype < DT_COUNT_; datatype++) {
         struct arena *arena = arena_new(NULL, 0);
-        struct bench_random random = {.state = 5}, again = {.state = 5};
+        struct dice random = {.state = 5}, again = {.state = 5};
         struct bench_fill fill = {.text_size = 3, .random = &random};
         struct bench_fill fill_again = {.text_size = 3, .random = &again};
         struct str bytes, same;

@@ -22,7 +22,7 @@ bool bench_pace_take(struct bench_pace *pace, uint64_t now_ns, uint64_t *due_ns)
     }
     *due_ns = next;
     pace->at_ns += pace->arrival == BENCH_ARRIVAL_POISSON
-                       ? -log(1 - bench_random_unit(&pace->random)) * pace->interval_ns
+                       ? -log(1 - dice_unit(&pace->random)) * pace->interval_ns
                        : pace->interval_ns;
     return true;
 }

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cli/bench_random.h"
+#include "base/dice.h"
 
 enum bench_arrival {
     BENCH_ARRIVAL_CONSTANT, /* equal distances */
@@ -20,7 +20,7 @@ struct bench_pace {
     double interval_ns; /* the mean distance */
     double at_ns;       /* of the next one, from the start; no rounding adds up */
     enum bench_arrival arrival;
-    struct bench_random random;
+    struct dice random;
 };
 
 /* `rate` requests a second (> 0), the first at the start. */

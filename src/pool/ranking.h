@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "pool/dice.h"
+#include "base/dice.h"
 
 /* Embedded in what is ranked. */
 struct ranked {

@@ -1,7 +1,7 @@
-/* Numbers that look random and are the same for the same seed: ties are broken and weights obeyed
- * by them. Each reader of a pool has its own. Not for secrets. */
-#ifndef SLUICE_POOL_DICE_H
-#define SLUICE_POOL_DICE_H
+/* Numbers that look random and are the same for the same seed: for ties, weights, jitter, and inputs
+ * of a load. Not for secrets. */
+#ifndef SLUICE_BASE_DICE_H
+#define SLUICE_BASE_DICE_H
 
 #include <stdint.h>
 
@@ -29,6 +29,11 @@ static inline uint32_t dice_below(struct dice *dice, uint32_t n) {
         }
     }
     return (uint32_t)(product >> 32);
+}
+
+/* From 0 (inclusive) to 1 (exclusive). */
+static inline double dice_unit(struct dice *dice) {
+    return (double)(dice_roll(dice) >> 11) * 0x1p-53;
 }
 
 #endif
