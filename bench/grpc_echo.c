@@ -2,19 +2,7 @@
  * back: what the net room costs by itself. Prints its address; ends when its standard input does.
  *
  *     usage: grpc_echo [ADDRESS]   ("127.0.0.1:0" by default) */
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-#include "loop/worker.h"
-#include "net/budget.h"
-#include "net/grpc_server.h"
-
-struct bench {
-    struct worker *worker;
-    struct grpc_server *server;
-    uv_pipe_t input;
-};
+#include "grpc_server_main.h"
 
 static void release(void *cookie) {
     grpc_message_free(cookie);
@@ -28,80 +16,7 @@ static void step(struct grpc_call *call, enum grpc_event event) {
     }
 }
 
-static const struct grpc_method METHODS[] = {{.path = "/bench.Bench/Echo", .step = step}};
-
-static void on_stopped(void *cookie) {
-    worker_stop(cookie);
-}
-
-static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
-    static char bytes[64];
-    (void)handle, (void)suggested;
-    *buf = uv_buf_init(bytes, sizeof(bytes));
-}
-
-static void on_input(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
-    struct bench *bench = stream->data;
-    (void)buf;
-    if (n < 0) {
-        uv_close((uv_handle_t *)stream, NULL);
-        grpc_server_stop(bench->server, on_stopped, bench->worker);
-    }
-}
-
-static enum status begin(struct bench *bench, struct net_budget *budget, const char *text,
-                         struct error *err) {
-    struct address address, bound;
-    char printed[ADDRESS_TEXT_BYTES];
-    struct grpc_server_options options = {
-        .limits = {.max_header_bytes = 65536,
-                   .max_message_bytes = 256u << 20,
-                   .request_memory_bytes = 64u << 20,
-                   .max_streams = 1000,
-                   .stream_window_bytes = 4 << 20,
-                   .connection_window_bytes = 16 << 20,
-                   .idle_timeout_ns = 60000000000,
-                   .header_timeout_ns = 10000000000,
-                   .body_timeout_ns = 60000000000,
-                   .write_timeout_ns = 60000000000},
-        .budget = budget,
-        .methods = METHODS,
-        .n_methods = 1,
-        .n_workers = 1,
-    };
-    enum status st = worker_new("bench", &bench->worker, err);
-    options.workers = &bench->worker;
-    options.acceptor = bench->worker;
-    if (st == ST_OK) {
-        st = grpc_server_new(&options, &bench->server, err);
-    }
-    if (st == ST_OK) {
-        st = address_parse(str_of(text), &address, err);
-    }
-    if (st == ST_OK) {
-        st = grpc_server_listen(bench->server, &address, NULL, &bound, err);
-    }
-    if (st == ST_OK) {
-        printf("%s\n", address_print(&bound, printed));
-        fflush(stdout);
-    }
-    return st;
-}
-
 int main(int argc, char **argv) {
-    static struct net_budget budget = {.body_memory_bytes = 1u << 30, .max_connections = 10000};
-    static struct bench bench;
-    struct error err;
-    if (begin(&bench, &budget, argc > 1 ? argv[1] : "127.0.0.1:0", &err) != ST_OK) {
-        fprintf(stderr, "grpc_echo: %s\n", err.text);
-        return EXIT_FAILURE;
-    }
-    uv_pipe_init(worker_loop(bench.worker), &bench.input, 0);
-    uv_pipe_open(&bench.input, STDIN_FILENO);
-    bench.input.data = &bench;
-    uv_read_start((uv_stream_t *)&bench.input, on_alloc, on_input);
-    worker_run(bench.worker);
-    grpc_server_free(bench.server);
-    worker_free(bench.worker);
-    return EXIT_SUCCESS;
+    static const struct grpc_method method = {.path = "/bench.Bench/Echo", .step = step};
+    return grpc_server_main(&method, argc, argv);
 }

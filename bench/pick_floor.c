@@ -1,0 +1,82 @@
+/* The floor of an endpoint picker: ext-proc on our gRPC server by who does not read what it is asked
+ * and always names the same endpoint, in answers that were made once. Prints its address; ends when
+ * its standard input does.
+ *
+ *     usage: pick_floor [ADDRESS]   ("127.0.0.1:0" by default) */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "grpc_server_main.h"
+#include "wire/ext_proc_answer.h"
+
+/* The first byte of a request: of all that pick_load sends, the tag of what it is. */
+enum { TAG_HEADERS = 2 << 3 | 2, TAG_BODY = 4 << 3 | 2 };
+
+static struct ext_proc_bytes headers, body;
+
+static void answer(struct grpc_call *call, const struct grpc_message *message) {
+    uint8_t tag = message->data.len > 0 ? (uint8_t)message->data.ptr[0] : 0;
+    if (tag == TAG_HEADERS) {
+        grpc_send(call, headers.pieces, headers.n_pieces, NULL, NULL);
+    } else if (tag == TAG_BODY) {
+        grpc_send(call, body.pieces, body.n_pieces, NULL, NULL);
+    }
+}
+
+static void step(struct grpc_call *call, enum grpc_event event) {
+    switch (event) {
+    case GRPC_MESSAGE:
+        answer(call, call->message);
+        grpc_message_free(call->message);
+        grpc_read(call);
+        break;
+    case GRPC_BEGIN:
+        grpc_read(call);
+        break;
+    case GRPC_HALF_CLOSE:
+    case GRPC_CANCELLED:
+        if (!call->user) { /* not yet */
+            call->user = call;
+            grpc_finish(call, NULL);
+        }
+        break;
+    case GRPC_WRITABLE:
+    case GRPC_END:
+        break;
+    }
+}
+
+static enum status make_answers(struct arena *arena, struct error *err) {
+    const struct ext_proc_header set = {STR("x-gateway-destination-endpoint"),
+                                        STR("10.0.0.1:8000")};
+    const struct ext_proc_entry entry = {.key = set.key, .text = set.value};
+    const struct ext_proc_space space = {STR("envoy.lb"), &entry, 1};
+    const struct ext_proc_answer names_it = {
+        .kind = EXT_PROC_REQUEST_HEADERS,
+        .headers = {.set = &set, .n_set = 1},
+        .clear_route_cache = true,
+        .metadata = &space,
+        .n_metadata = 1,
+    };
+    const struct ext_proc_answer ends_it = {
+        .kind = EXT_PROC_REQUEST_BODY, .body_change = EXT_PROC_BODY_SENT, .end_of_stream = true};
+    enum status st = ext_proc_answer_encode(arena, &names_it, &headers, err);
+    return st == ST_OK ? ext_proc_answer_encode(arena, &ends_it, &body, err) : st;
+}
+
+int main(int argc, char **argv) {
+    static const struct grpc_method method = {
+        .path = "/envoy.service.ext_proc.v3.ExternalProcessor/Process",
+        .step = step,
+        .streams = true,
+    };
+    struct error err;
+    struct arena *arena = arena_new(NULL, 0);
+    if (!arena || make_answers(arena, &err) != ST_OK) {
+        fprintf(stderr, "pick_floor: out of memory\n");
+        return EXIT_FAILURE;
+    }
+    int code = grpc_server_main(&method, argc, argv);
+    arena_free(arena);
+    return code;
+}

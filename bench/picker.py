@@ -1,0 +1,88 @@
+"""The endpoint picker against its floor: `pick_floor`, the same gRPC server with a constant answer;
+and that against nghttpd with frames of the same size."""
+
+import contextlib
+import json
+import pathlib
+import struct
+import subprocess
+import tempfile
+
+import lib
+
+STREAMS = (1, 8, 32, 128)
+CALL = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
+
+
+def pool(n_endpoints):
+    """A pool's configuration, in which models matter: a body has to be looked into."""
+    endpoints = "".join(f"  - 10.{i >> 16}.{i >> 8 & 255}.{i & 255}:8000\n" for i in range(n_endpoints))
+    return f"endpoints:\n{endpoints}models: [digits]\n"
+
+
+@contextlib.contextmanager
+def picker(n_endpoints):
+    """`sluice pick` with one worker. Yields its port."""
+    with tempfile.TemporaryDirectory() as folder:
+        ready, config = pathlib.Path(folder, "ready"), pathlib.Path(folder, "pool.yaml")
+        config.write_text(pool(n_endpoints))
+        with lib.process(lib.BUILD / "sluice", "pick", "--config", config, "--grpc", "127.0.0.1:0",
+                         "--metrics", "none", "--workers", "1", "--log-level", "warning",
+                         "--ready-file", ready) as child:
+            def up():
+                if child.poll() is not None:
+                    raise SystemExit(f"bench: sluice pick ended with {child.returncode}")
+                return ready.exists() and ready.read_text()
+            yield int(lib.wait_for(up, "sluice pick").split("127.0.0.1:")[1].split()[0])
+
+
+@contextlib.contextmanager
+def floor():
+    with lib.process(lib.BUILD / "bench" / "pick_floor", stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                     text=True) as child:
+        yield int(child.stdout.readline().rsplit(":", 1)[1])
+
+
+def load(port, mode, body, streams):
+    command = lib.pinned(lib.LOAD_CPU, lib.BUILD / "bench" / "pick_load", f"127.0.0.1:{port}", mode,
+                         body, streams, lib.SECONDS)
+    return json.loads(subprocess.check_output(command, timeout=120))
+
+
+def against_floor(table, port, floor_port, what, goal, *asked):
+    def rate(of):
+        result = load(of, *asked)
+        latencies.setdefault(of, []).append((result["p50_us"], result["p99_us"]))
+        return result["rate"]
+    latencies = {}
+    ours, floors = lib.paired(lambda: rate(port), lambda: rate(floor_port))
+    table.add(f"picks, {what} / constant", goal, ours, floors)
+    p50, p99 = (sorted(column)[len(column) // 2] for column in zip(*latencies[port]))
+    print(f"{'':<44} p50 {p50:.0f} µs, p99 {p99:.0f} µs", flush=True)
+
+
+def against_nghttpd(table, floor_port):
+    """The floor itself: a request of a headers message's size, an answer of the same bytes."""
+    message = struct.pack("!BL", 0, 300) + b"\x12\xa9\x02" + b"\x0a\xa6\x02" + bytes(294)
+    with lib.request_file(message) as path, lib.nghttpd(155) as nghttpd:
+        for n in (1, 8, 32):
+            ours, floors = lib.paired(lambda: lib.h2load(floor_port, CALL, path, n),
+                                      lambda: lib.h2load(nghttpd, "/f", path, n))
+            table.add(f"constant answer, {n} streams / nghttpd", 0.6, ours, floors)
+
+
+def rows(table, _folder):
+    with floor() as floor_port:
+        against_nghttpd(table, floor_port)
+        for n_endpoints, goal, numbers in ((3, 0.85, STREAMS), (100, 0.8, (32,)), (1000, 0.8, (32,)),
+                                           (10000, 0.8, (32,))):
+            with picker(n_endpoints) as port:
+                for n in numbers:
+                    against_floor(table, port, floor_port, f"{n_endpoints} endpoints, {n} streams", goal,
+                                  "headers", 0, n)
+        with picker(3) as port:
+            for mode, body in (("duplex", 200), ("duplex", 8000), ("duplex", 220000),
+                               ("duplex", 1000000), ("buffered", 200), ("buffered", 220000)):
+                for n in (1, 32):
+                    against_floor(table, port, floor_port, f"{mode} {body} bytes, {n} streams", "-", mode,
+                                  body, n)
