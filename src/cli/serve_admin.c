@@ -3,56 +3,18 @@
 
 #include <assert.h>
 
-#include "base/log.h"
-
-enum { MAX_CONNECTIONS = 256 };
-
-static const uint64_t BODY_BYTES = 65536; /* of requests, none of which needs one */
-
-bool serve_admin_is_wanted(const struct serve_settings *settings) {
-    return !str_is(str_of(settings->metrics), "none");
-}
-
-static enum status make_server(struct serve_admin *self, const struct http_limits *limits,
-                               struct worker *main, struct error *err) {
-    struct worker *const workers[] = {main};
-    self->budget.body_memory_bytes = BODY_BYTES;
-    self->budget.max_connections = MAX_CONNECTIONS;
-    struct http_server_options options = {.limits = *limits,
-                                          .budget = &self->budget,
-                                          .handler = admin_api_handler(&self->api),
-                                          .workers = workers,
-                                          .n_workers = 1,
-                                          .acceptor = main,
-                                          .server_name = "sluice/" SLUICE_VERSION};
-    options.limits.max_body_bytes = BODY_BYTES;
-    return http_server_new(&options, &self->server, err);
-}
+#include "serve/admin_models.h"
 
 enum status serve_admin_open(struct serve_admin *self, const struct serve_settings *settings,
                              const struct http_limits *limits, struct repository *repository,
                              struct worker *main, struct error *err) {
-    struct address address;
     admin_metrics_init(&self->metrics, repository, SLUICE_VERSION);
     self->has_metrics = true;
-    self->api = (struct admin_api){.metrics = &self->metrics,
-                                   .state = {.repository = repository, .worker = main}};
-    if (!serve_admin_is_wanted(settings)) {
-        return ST_OK;
-    }
-    enum status st = make_server(self, limits, main, err);
-    if (st == ST_OK) {
-        st = address_parse(str_of(settings->metrics), &address, err);
-    }
-    if (st == ST_OK) {
-        st = http_server_listen(self->server, &address, NULL, &self->address, err);
-    }
-    if (st != ST_OK) {
-        return error_prefix(err, "--metrics %s", settings->metrics);
-    }
-    char text[ADDRESS_TEXT_BYTES];
-    log_event(LOG_INFO, "listening", LOG_TEXT_OF("metrics", address_print(&self->address, text)));
-    return ST_OK;
+    self->api = (struct admin_api){
+        .metrics = &self->metrics,
+        .state = {.print = admin_models_print, .context = repository, .worker = main}};
+    return admin_listener_open(&self->listener, settings->metrics, limits,
+                               admin_api_handler(&self->api), main, err);
 }
 
 void serve_admin_watch(struct serve_admin *self, const char *name, struct net_server *server) {
@@ -68,7 +30,7 @@ void serve_admin_log_state(struct serve_admin *self) {
 }
 
 void serve_admin_free(struct serve_admin *self) {
-    http_server_free(self->server);
+    admin_listener_free(&self->listener);
     if (self->has_metrics) {
         admin_metrics_fini(&self->metrics);
     }

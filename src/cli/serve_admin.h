@@ -2,25 +2,19 @@
 #ifndef SLUICE_CLI_SERVE_ADMIN_H
 #define SLUICE_CLI_SERVE_ADMIN_H
 
+#include "cli/admin_listener.h"
 #include "cli/settings.h"
-#include "net/http_server.h"
 #include "serve/admin_api.h"
 
 struct serve_admin {
     struct admin_metrics metrics;
     bool has_metrics;
     struct admin_api api;
-    /* Its own: who looks why a server takes no more connections must be able to ask it. */
-    struct net_budget budget;
-    struct http_server *server; /* NULL: --metrics none */
-    struct address address;     /* where it is listened on */
+    struct admin_listener listener;
 };
 
-/* Is there to be a listener? */
-bool serve_admin_is_wanted(const struct serve_settings *settings);
-/* Makes both, in zeroed memory. It listens on the main thread, whose loop the workers' requests
- * don't wait for. Returns: why it can't listen, with the setting. Owns: serve_admin_free, also
- * after a failure. */
+/* Makes both, in zeroed memory. Returns: why it can't listen, with the setting. Owns:
+ * serve_admin_free, also after a failure. */
 enum status serve_admin_open(struct serve_admin *self, const struct serve_settings *settings,
                              const struct http_limits *limits, struct repository *repository,
                              struct worker *main, struct error *err)

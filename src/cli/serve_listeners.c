@@ -53,7 +53,7 @@ static struct http_limits limits_of(const struct serve_settings *settings) {
 }
 
 static enum status start_http(struct serve_listeners *self, struct repository *repository,
-                              const struct serve_threads *threads, struct error *err) {
+                              const struct process_threads *threads, struct error *err) {
     const struct serve_settings *settings = self->settings;
     self->http_api = (struct http_api){
         .repository = repository,
@@ -96,7 +96,7 @@ static enum status listen_http(struct serve_listeners *self, const char *text,
 }
 
 static enum status open_http(struct serve_listeners *self, struct repository *repository,
-                             const struct serve_threads *threads, struct error *err) {
+                             const struct process_threads *threads, struct error *err) {
     enum status st = start_http(self, repository, threads, err);
     for (size_t i = 0; st == ST_OK && i < self->settings->http.n; i++) {
         st = listen_http(self, self->settings->http.items[i], &self->addresses[i], err);
@@ -107,7 +107,7 @@ static enum status open_http(struct serve_listeners *self, struct repository *re
 /* ---- gRPC ------------------------------------------------------------------------------------ */
 
 static enum status open_grpc(struct serve_listeners *self, struct repository *repository,
-                             const struct serve_threads *threads, struct error *err) {
+                             const struct process_threads *threads, struct error *err) {
     size_t n = serve_grpc_addresses(self->settings);
     struct grpc_server_options options = {.budget = &self->budget,
                                           .workers = threads->workers,
@@ -134,7 +134,7 @@ static enum status open_grpc(struct serve_listeners *self, struct repository *re
 /* ---- MIP ------------------------------------------------------------------------------------- */
 
 static enum status open_mip(struct serve_listeners *self, struct repository *repository,
-                            const struct serve_threads *threads, struct error *err) {
+                            const struct process_threads *threads, struct error *err) {
     size_t n = self->settings->mip.n;
     struct mip_server_options options = {.budget = &self->budget,
                                          .workers = threads->workers,
@@ -167,28 +167,23 @@ static void watch_servers(struct serve_listeners *self) {
     if (self->mip.server) {
         serve_admin_watch(&self->admin, "mip", mip_server_net(self->mip.server));
     }
-    if (self->admin.server) {
-        serve_admin_watch(&self->admin, "metrics", http_server_net(self->admin.server));
+    if (self->admin.listener.server) {
+        serve_admin_watch(&self->admin, "metrics", http_server_net(self->admin.listener.server));
     }
 }
 
 static enum status open_admin(struct serve_listeners *self, struct repository *repository,
-                              const struct serve_threads *threads, struct error *err) {
+                              const struct process_threads *threads, struct error *err) {
     struct http_limits limits = limits_of(self->settings);
     enum status st =
         serve_admin_open(&self->admin, self->settings, &limits, repository, threads->main, err);
     if (st == ST_OK) {
         watch_servers(self);
     }
-    if (st == ST_OK && self->admin.server) {
+    if (st == ST_OK && self->admin.listener.server) {
         struct serve_address *out = &self->addresses[self->n_addresses - 1];
-        char text[ADDRESS_TEXT_BYTES];
-        out->address = self->admin.address;
-        out->url =
-            arena_printf(self->arena, "%s%s%s", is_local(&out->address) ? "http+" : "http://",
-                         address_print(&out->address, text),
-                         is_local(&out->address) ? "" : "/metrics")
-                .ptr;
+        out->address = self->admin.listener.address;
+        out->url = admin_listener_url(&self->admin.listener, self->arena);
         st = out->url ? ST_OK : no_memory(err);
     }
     return st;
@@ -198,13 +193,13 @@ static enum status open_admin(struct serve_listeners *self, struct repository *r
 
 enum status serve_listeners_open(struct serve_listeners *self,
                                  const struct serve_settings *settings,
-                                 struct repository *repository, const struct serve_threads *threads,
-                                 struct error *err) {
+                                 struct repository *repository,
+                                 const struct process_threads *threads, struct error *err) {
     self->settings = settings;
     self->budget.body_memory_bytes = settings->body_memory;
     self->budget.max_connections = settings->max_connections;
     self->n_addresses = settings->http.n + serve_grpc_addresses(settings) + settings->mip.n +
-                        serve_admin_is_wanted(settings);
+                        admin_listener_is_wanted(settings->metrics);
     self->arena = arena_new(NULL, 0);
     self->addresses =
         self->arena ? arena_calloc(self->arena, self->n_addresses, sizeof(*self->addresses)) : NULL;
@@ -283,9 +278,9 @@ void serve_listeners_stop(struct serve_listeners *self, void (*stopped)(void *co
         self->n_stopping++;
         http_server_stop(self->http, on_stopped, self);
     }
-    if (self->admin.server) {
+    if (self->admin.listener.server) {
         self->n_stopping++;
-        http_server_stop(self->admin.server, on_stopped, self);
+        http_server_stop(self->admin.listener.server, on_stopped, self);
     }
     if (self->grpc.server) {
         self->n_stopping++;

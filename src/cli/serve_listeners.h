@@ -3,6 +3,7 @@
 #ifndef SLUICE_CLI_SERVE_LISTENERS_H
 #define SLUICE_CLI_SERVE_LISTENERS_H
 
+#include "cli/process.h"
 #include "cli/serve_admin.h"
 #include "cli/serve_grpc.h"
 #include "cli/serve_guard.h"
@@ -33,19 +34,13 @@ struct serve_listeners {
     void *cookie;
 };
 
-/* Who runs the servers. */
-struct serve_threads {
-    struct worker *main; /* accepts connections */
-    struct worker **workers;
-    size_t n_workers;
-};
-
 /* Makes the servers and listens on every address. After a failure what was made is still there: it
  * is stopped and freed like the rest. Thread: main. */
 enum status serve_listeners_open(struct serve_listeners *self,
                                  const struct serve_settings *settings,
-                                 struct repository *repository, const struct serve_threads *threads,
-                                 struct error *err) __attribute__((warn_unused_result));
+                                 struct repository *repository,
+                                 const struct process_threads *threads, struct error *err)
+    __attribute__((warn_unused_result));
 /* The models have loaded. */
 void serve_listeners_loaded(struct serve_listeners *self);
 /* Writes the ready file, when there is to be one. */

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "cli/admin_listener.h"
 #include "cli/command.h"
-#include "cli/serve_admin.h"
 #include "cli/serve_grpc.h"
 #include "cli/serve_guard.h"
 #include "loop/cpus.h"
@@ -173,7 +173,7 @@ static enum status check_addresses(const struct serve_settings *settings, struct
     if (st != ST_OK) {
         return st;
     }
-    if (serve_admin_is_wanted(settings)) {
+    if (admin_listener_is_wanted(settings->metrics)) {
         struct address address;
         st = address_parse(str_of(settings->metrics), &address, err);
     }

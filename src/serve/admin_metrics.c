@@ -3,16 +3,14 @@
 #include "serve/admin_metrics.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "model/statistics.h"
-#include "serve/http_text.h"
 
 /* Of times, these bounds are shown: 32 us to 16.8 s. Sizes begin at 1 and end with the largest that
  * the model takes. */
 enum { FIRST_TIME = 5, LAST_TIME = 24 };
 
-enum { NS_PER_US = 1000, NS_PER_MS = 1000000, PAGE_BYTES = 16384 };
+enum { NS_PER_US = 1000 };
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
@@ -78,27 +76,6 @@ static void read_table(struct table *table, struct repository *repository, struc
 static void print_u64(struct metric_text *text, enum metric_family family, uint64_t value) {
     metric_family_begin(text, family);
     metric_text_u64(text, STR(""), value);
-}
-
-static void print_f64(struct metric_text *text, enum metric_family family, double value) {
-    metric_family_begin(text, family);
-    metric_text_f64(text, STR(""), value);
-}
-
-static void print_process(struct metric_text *text, struct admin_metrics *metrics) {
-    struct admin_machine_state state;
-    struct buf labels;
-    buf_init(&labels, text->out->arena, 64);
-    metric_label_add(&labels, "version", str_of(metrics->version));
-    metric_family_begin(text, METRIC_FAMILY_BUILD);
-    metric_text_u64(text, buf_str(&labels), 1);
-    admin_machine_read(&metrics->machine, &state);
-    print_f64(text, METRIC_FAMILY_START_TIME, metrics->started_seconds);
-    print_f64(text, METRIC_FAMILY_CPU_SECONDS, state.cpu_seconds);
-    print_u64(text, METRIC_FAMILY_RESIDENT, state.resident_bytes);
-    print_f64(text, METRIC_FAMILY_CPU_UTILIZATION, state.utilization);
-    print_u64(text, METRIC_FAMILY_CPU_MEMORY_TOTAL, state.memory_total_bytes);
-    print_u64(text, METRIC_FAMILY_CPU_MEMORY_USED, state.memory_used_bytes);
 }
 
 static void print_phases(struct metric_text *text, const struct table *table) {
@@ -212,39 +189,29 @@ static void print_versions(struct metric_text *text, const struct table *table) 
 
 void admin_metrics_init(struct admin_metrics *metrics, struct repository *repository,
                         const char *version) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    int64_t started_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / NS_PER_MS;
-    *metrics = (struct admin_metrics){
-        .repository = repository,
-        .version = version,
-        .started_seconds = (double)started_ms / 1e3,
-    };
-    admin_machine_init(&metrics->machine);
+    metrics->repository = repository;
+    admin_process_init(&metrics->process, version);
 }
 
 void admin_metrics_fini(struct admin_metrics *metrics) {
-    admin_machine_fini(&metrics->machine);
+    admin_process_fini(&metrics->process);
 }
 
 void admin_metrics_print(struct admin_metrics *metrics, struct metric_text *text) {
     struct table table;
     read_table(&table, metrics->repository, text->out->arena);
     metric_print(text);
-    print_process(text, metrics);
+    admin_process_print(&metrics->process, text);
     print_totals(text, &table);
     print_versions(text, &table);
     metric_text_end(text);
     text->out->failed = text->out->failed || table.failed;
 }
 
+static void print_page(void *context, struct metric_text *text) {
+    admin_metrics_print(context, text);
+}
+
 void admin_metrics_reply(struct admin_metrics *metrics, struct http_exchange *exchange) {
-    struct str accept = {NULL, 0};
-    struct buf body;
-    struct metric_text text = {.out = &body};
-    http_head_find(&exchange->head, "Accept", &accept);
-    text.format = metric_format_of(accept);
-    buf_init(&body, exchange->arena, PAGE_BYTES);
-    admin_metrics_print(metrics, &text);
-    http_text_reply(exchange, 200, metric_format_type(text.format), &body);
+    admin_page_reply(exchange, print_page, metrics);
 }

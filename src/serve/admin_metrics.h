@@ -3,18 +3,12 @@
 #ifndef SLUICE_SERVE_ADMIN_METRICS_H
 #define SLUICE_SERVE_ADMIN_METRICS_H
 
-#include <stdint.h>
-
-#include "base/metric.h"
 #include "model/repository.h"
-#include "net/http_server.h"
-#include "serve/admin_machine.h"
+#include "serve/admin_process.h"
 
 struct admin_metrics {
     struct repository *repository;
-    const char *version; /* of the server */
-    struct admin_machine machine;
-    double started_seconds; /* since 1970 */
+    struct admin_process process;
 };
 
 void admin_metrics_init(struct admin_metrics *metrics, struct repository *repository,

@@ -1,70 +1,15 @@
-/* Models first, which are written down here and now, then connections, which their workers write
- * down. */
+/* First what is served, which is written down here and now, then connections, which their workers
+ * write down. */
 #include "serve/admin_state.h"
 
 #include "base/log.h"
-#include "loop/clock.h"
-#include "model/state.h"
-#include "model/statistics.h"
 #include "serve/http_text.h"
 
-enum {
-    MODELS_MOST = 200, /* that are doing something */
-    REST_MOST = 50,    /* names of others */
-    LINES_MOST = 2000, /* in the log */
-};
-
-/* ---- models ---------------------------------------------------------------------------------- */
-
-struct models {
-    struct buf *out;
-    size_t n_active, n_resting;
-};
-
-static bool is_active(struct model_version *version) {
-    uint64_t n_queued, n_running, n_instances;
-    model_version_load(version, &n_queued, &n_running, &n_instances);
-    return n_queued + n_running > 0;
-}
-
-static void print_active(void *cookie, const struct repository_entry *entry) {
-    struct models *models = cookie;
-    if (entry->version && is_active(entry->version) && models->n_active++ < MODELS_MOST) {
-        model_version_state_print(entry->version, models->out);
-    }
-}
-
-static void print_resting(void *cookie, const struct repository_entry *entry) {
-    struct models *models = cookie;
-    if (entry->version && is_active(entry->version)) {
-        return;
-    }
-    if (models->n_resting++ < REST_MOST) {
-        buf_printf(models->out, "%s%.*s %llu%s%s",
-                   models->n_resting > 1 ? ", " : "at rest: ", STR_ARG(entry->model),
-                   (unsigned long long)entry->number, entry->version ? "" : " ",
-                   entry->version ? "" : repository_phase_name(entry->phase));
-    }
-}
-
-static void print_models(struct repository *repository, struct buf *out) {
-    struct models models = {.out = out};
-    repository_visit(repository, print_active, &models);
-    if (models.n_active > MODELS_MOST) {
-        buf_printf(out, "and %zu more models\n", models.n_active - MODELS_MOST);
-    }
-    repository_visit(repository, print_resting, &models);
-    if (models.n_resting > REST_MOST) {
-        buf_printf(out, " and %zu more", models.n_resting - REST_MOST);
-    }
-    if (models.n_resting > 0) {
-        buf_add_char(out, '\n');
-    }
-}
+enum { LINES_MOST = 2000 }; /* in the log */
 
 static enum status start(struct admin_state *state, struct buf *out, void (*done)(void *cookie),
                          void *cookie, struct error *err) {
-    print_models(state->repository, out);
+    state->print(state->context, out);
     return net_report_start(state->servers, state->n_servers, state->worker, out, done, cookie,
                             err);
 }

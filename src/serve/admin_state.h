@@ -1,15 +1,15 @@
-/* What every connection, request and instance is doing, as a text for people: at /debug/state, and
- * in the log. */
+/* What everything that is served is doing, and every connection and request, as a text for people:
+ * at /debug/state, and in the log. */
 #ifndef SLUICE_SERVE_ADMIN_STATE_H
 #define SLUICE_SERVE_ADMIN_STATE_H
 
-#include "model/repository.h"
 #include "net/http_server.h"
 #include "net/report.h"
 
 /* Filled by whoever has the servers, before any is asked. */
 struct admin_state {
-    struct repository *repository;
+    void (*print)(void *context, struct buf *out); /* what is served */
+    void *context;
     struct worker *worker; /* where texts are put together */
     struct net_report_server servers[NET_REPORT_SERVERS];
     size_t n_servers;

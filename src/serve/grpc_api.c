@@ -64,18 +64,20 @@ enum status grpc_api_new(const struct grpc_api_options *options, struct grpc_api
         total += n;
     }
     struct grpc_api *api = calloc(1, sizeof *api);
+    struct grpc_health_options health = {.state_of = grpc_api_health_of,
+                                         .context = api,
+                                         .names = "a model, or nothing for the server",
+                                         .workers = options->workers,
+                                         .n_workers = options->n_workers};
     if (api) {
         api->options = *options;
         api->methods = calloc(total, sizeof *api->methods);
         api->contexts = calloc(total, sizeof *api->contexts);
-        api->watchers = calloc(options->n_workers, sizeof *api->watchers);
     }
-    if (!api || !api->methods || !api->contexts || !api->watchers) {
+    if (!api || !api->methods || !api->contexts ||
+        grpc_health_new(&health, &api->health, err) != ST_OK) {
         grpc_api_free(api);
         return error_set(err, ST_NO_MEMORY, "no memory for the gRPC front end");
-    }
-    for (size_t i = 0; i < options->n_workers; i++) {
-        grpc_watchers_init(&api->watchers[i], api, options->workers[i]);
     }
     for (size_t i = 0; i < N_SERVICES; i++) {
         size_t n;
@@ -90,7 +92,7 @@ void grpc_api_free(struct grpc_api *api) {
     if (api) {
         free(api->methods);
         free(api->contexts);
-        free(api->watchers);
+        grpc_health_free(api->health);
         free(api);
     }
 }
@@ -106,7 +108,5 @@ void grpc_api_drain(struct grpc_api *api) {
 }
 
 void grpc_api_changed(struct grpc_api *api) {
-    for (size_t i = 0; i < api->options.n_workers; i++) {
-        grpc_watchers_tell(&api->watchers[i]);
-    }
+    grpc_health_changed(api->health);
 }

@@ -4,6 +4,7 @@
 #define SLUICE_SERVE_GRPC_METHOD_H
 
 #include "base/buf.h"
+#include "net/grpc_health.h"
 #include "serve/grpc_api.h"
 #include "serve/keys_file.h"
 
@@ -31,20 +32,9 @@ static inline const struct grpc_context *grpc_context_of(const struct grpc_call 
     return call->context;
 }
 
-struct grpc_watch;
-
-/* Those who watch on one worker. */
-struct grpc_watchers {
-    struct grpc_api *api;
-    struct worker *worker;
-    struct grpc_watch *first;
-    struct worker_msg msg;
-    atomic_bool posted; /* msg is on its way */
-};
-
 struct grpc_api {
     struct grpc_api_options options;
-    struct grpc_watchers *watchers; /* one for each worker */
+    struct grpc_health *health;
     atomic_bool draining;
     struct grpc_method *methods;
     struct grpc_context *contexts;
@@ -53,10 +43,8 @@ struct grpc_api {
 
 bool grpc_api_is_ready(const struct grpc_api *api);
 
-/* grpc_health.c. Thread: any. */
-void grpc_watchers_init(struct grpc_watchers *watchers, struct grpc_api *api,
-                        struct worker *worker);
-void grpc_watchers_tell(struct grpc_watchers *watchers);
+/* grpc_health.c: for struct grpc_health_options; the context is the api. Thread: any. */
+enum grpc_health_state grpc_api_health_of(void *context, struct str service);
 
 /* Rows of each service, `n` of them. */
 const struct grpc_row *grpc_metadata_rows(size_t *n);

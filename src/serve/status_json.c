@@ -61,8 +61,8 @@ static void add_text(struct json *json, const char *name, struct str text) {
 static void add_server(struct json *json, struct admin_metrics *metrics) {
     key(json, "server");
     open_with(json, '{');
-    add_text(json, "version", str_of(metrics->version));
-    add_f64(json, "started", metrics->started_seconds);
+    add_text(json, "version", str_of(metrics->process.version));
+    add_f64(json, "started", metrics->process.started_seconds);
     key(json, "ready");
     buf_add_str(json->out, repository_is_ready(metrics->repository) ? STR("true") : STR("false"));
     close_with(json, '}');
@@ -70,7 +70,7 @@ static void add_server(struct json *json, struct admin_metrics *metrics) {
 
 static void add_process(struct json *json, struct admin_metrics *metrics) {
     struct admin_machine_state state;
-    admin_machine_read(&metrics->machine, &state);
+    admin_machine_read(&metrics->process.machine, &state);
     key(json, "process");
     open_with(json, '{');
     add_f64(json, "cpu_seconds", state.cpu_seconds);

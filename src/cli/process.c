@@ -1,0 +1,163 @@
+/* Signals, draining, and the order in which a server ends. */
+#include "cli/process.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "cli/commands.h"
+#include "cli/ready_file.h"
+#include "loop/clock.h"
+#include "net/descriptors.h"
+
+enum {
+    EXIT_CODE_SIGNAL = 128,
+    POLL_MS = 10,    /* while draining */
+    QUIET_POLLS = 5, /* nothing in flight so often in a row: what was on its way has come */
+};
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+static void on_closed(uv_handle_t *handle) {
+    struct process *process = handle->data;
+    if (--process->n_handles == 0) {
+        worker_stop(process->threads.main);
+    }
+}
+
+static void on_stopped(void *cookie) {
+    struct process *process = cookie;
+    for (size_t i = 0; i < PROCESS_SIGNALS; i++) {
+        uv_close((uv_handle_t *)&process->signals[i], on_closed);
+    }
+    uv_close((uv_handle_t *)&process->drain_timer, on_closed);
+}
+
+/* Ends the process without waiting for anything. What that would leave behind are the files of Unix
+ * sockets. */
+static _Noreturn void leave(const struct process *process, int code) {
+    process->tasks->unlink(process->user);
+    _exit(code);
+}
+
+/* Models that are still loading, or requests that outlast the drain, would keep an orderly end
+ * waiting: their threads can't be interrupted. */
+static void give_up(struct process *process) {
+    uint64_t left = process->tasks->in_flight(process->user);
+    if (left > 0) {
+        log_event(LOG_WARNING, "drain timeout: requests are cut off", LOG_U64("requests", left));
+    }
+    leave(process, EXIT_CODE_OK);
+}
+
+static void on_drain_timer(uv_timer_t *timer) {
+    struct process *process = timer->data;
+    bool in_flight = process->tasks->in_flight(process->user) > 0;
+    process->n_quiet = in_flight ? 0 : process->n_quiet + 1;
+    if (process->n_quiet < QUIET_POLLS && clock_now_ns() < process->drain_until_ns) {
+        return;
+    }
+    if (in_flight || !process->tasks->can_stop(process->user)) {
+        give_up(process);
+    }
+    uv_timer_stop(timer);
+    process->tasks->stop(process->user, on_stopped, process);
+}
+
+static void on_signal(uv_signal_t *handle, int signum) {
+    struct process *process = handle->data;
+    if (signum == SIGUSR2) {
+        process->tasks->log_state(process->user);
+        return;
+    }
+    if (process->draining) {
+        leave(process, EXIT_CODE_SIGNAL + signum);
+    }
+    log_event(LOG_INFO, "ending: requests in flight are answered first",
+              LOG_TEXT_OF("signal", signum == SIGTERM ? "SIGTERM" : "SIGINT"),
+              LOG_U64("requests", process->tasks->in_flight(process->user)));
+    process->draining = true;
+    process->drain_until_ns = clock_now_ns() + process->drain_timeout_ns;
+    ready_file_remove(process->ready_file);
+    process->tasks->drain(process->user);
+    uv_timer_start(&process->drain_timer, on_drain_timer, 0, POLL_MS);
+}
+
+/* ---- the start ------------------------------------------------------------------------------- */
+
+static enum status start_workers(struct process_threads *threads, uint64_t n, struct error *err) {
+    enum status st = worker_new("main", &threads->main, err);
+    threads->workers = calloc(n, sizeof(struct worker *));
+    if (st == ST_OK && !threads->workers) {
+        return error_set(err, ST_NO_MEMORY, "no memory for %llu workers", (unsigned long long)n);
+    }
+    for (size_t i = 0; st == ST_OK && i < n; i++) {
+        st = worker_new("worker", &threads->workers[i], err);
+        if (st != ST_OK) {
+            break;
+        }
+        threads->n_workers++;
+        st = worker_start(threads->workers[i], err);
+    }
+    return st;
+}
+
+static void hear_signals(struct process *process) {
+    static const int numbers[PROCESS_SIGNALS] = {SIGTERM, SIGINT, SIGUSR2};
+    uv_loop_t *loop = worker_loop(process->threads.main);
+    for (size_t i = 0; i < PROCESS_SIGNALS; i++) {
+        uv_signal_init(loop, &process->signals[i]);
+        process->signals[i].data = process;
+        uv_signal_start(&process->signals[i], on_signal, numbers[i]);
+    }
+    uv_timer_init(loop, &process->drain_timer);
+    process->drain_timer.data = process;
+    process->n_handles = PROCESS_SIGNALS + 1;
+}
+
+enum status process_begin(struct process *process, uint64_t n_workers, struct error *err) {
+    signal(SIGPIPE, SIG_IGN);
+    descriptors_raise();
+    enum status st = start_workers(&process->threads, n_workers, err);
+    if (st == ST_OK) {
+        hear_signals(process);
+    }
+    return st;
+}
+
+void process_run(struct process *process) {
+    worker_run(process->threads.main);
+}
+
+void process_undo(struct process *process) {
+    if (process->n_handles > 0) {
+        process->tasks->stop(process->user, on_stopped, process);
+    } else if (process->threads.main) {
+        worker_stop(process->threads.main);
+    }
+    if (process->threads.main) {
+        worker_run(process->threads.main);
+    }
+}
+
+/* ---- taking apart ---------------------------------------------------------------------------- */
+
+void process_join(struct process *process) {
+    for (size_t i = 0; i < process->threads.n_workers; i++) {
+        worker_stop(process->threads.workers[i]);
+    }
+    for (size_t i = 0; i < process->threads.n_workers; i++) {
+        worker_join(process->threads.workers[i]);
+    }
+}
+
+void process_free(struct process *process) {
+    for (size_t i = 0; i < process->threads.n_workers; i++) {
+        worker_free(process->threads.workers[i]);
+    }
+    if (process->threads.main) {
+        worker_free(process->threads.main);
+    }
+    free(process->threads.workers);
+}
