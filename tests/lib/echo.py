@@ -1,0 +1,149 @@
+"""A small HTTP/1.1 server that says what it was asked: JSON with its own name, the path, the body's size and
+hash, and the headers. It stands in for a model server whose answers must be known to the byte. How it
+answers is the request's wish, in the header `x-answer`:
+
+    status=503   that status            trailers   chunked, with a trailer at the end
+    sse          five events            pause      half of the body, then nothing until `let_go`
+    die          half of the body, then the end of the connection
+"""
+import hashlib
+import json
+import socketserver
+import threading
+
+
+class Echo:
+    """`name` is what it calls itself; `address` may fix its port ("127.0.0.1:0")."""
+
+    def __init__(self, name="echo", address="127.0.0.1:0"):
+        host, _, port = address.rpartition(":")
+        self.name = name
+        self.go = threading.Event()
+        self.server = Listener((host, int(port)), Asked)
+        self.server.echo = self
+        self.address = f"{host}:{self.server.server_address[1]}"
+        self.n_requests = 0
+        self.n_paused = 0
+        self.lock = threading.Lock()
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True)
+        self.thread.start()
+
+    def let_go(self):
+        """Those who pause go on."""
+        self.go.set()
+
+    def close(self):
+        """The port refuses connections from here on; those that are open end too."""
+        self.go.set()
+        self.server.shutdown()
+        self.server.close_all()
+        self.server.server_close()
+        self.thread.join()
+
+
+class Listener(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = 128
+
+    def __init__(self, *args):
+        self.connections = set()
+        super().__init__(*args)
+
+    def process_request(self, request, client_address):
+        self.connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request):
+        self.connections.discard(request)
+        super().shutdown_request(request)
+
+    def close_all(self):
+        for connection in list(self.connections):
+            try:
+                connection.shutdown(2)
+            except OSError:
+                pass
+
+
+class Asked(socketserver.StreamRequestHandler):
+    disable_nagle_algorithm = True
+
+    def handle(self):
+        try:
+            while self.one():
+                pass
+        except (OSError, ValueError):
+            pass  # whoever asked has gone
+
+    def one(self):
+        """One request and its answer. Returns: False when the connection is to end."""
+        line = self.rfile.readline()
+        if not line:
+            return False
+        method, path, _ = line.decode().split(" ")
+        headers = self.read_headers()
+        body = self.read_body(headers)
+        echo = self.server.echo
+        with echo.lock:
+            echo.n_requests += 1
+        said = json.dumps({"server": echo.name, "method": method, "path": path, "length": len(body),
+                           "sha1": hashlib.sha1(body).hexdigest(), "headers": headers}).encode()
+        return self.answer(headers.get("x-answer", ""), method, said)
+
+    def read_headers(self):
+        headers = {}
+        while line := self.rfile.readline().strip():
+            name, _, value = line.decode().partition(":")
+            headers[name.lower()] = value.strip()
+        return headers
+
+    def read_body(self, headers):
+        if "chunked" not in headers.get("transfer-encoding", ""):
+            return self.rfile.read(int(headers.get("content-length", 0)))
+        parts = []
+        while n_bytes := int(self.rfile.readline(), 16):
+            parts.append(self.rfile.read(n_bytes))
+            self.rfile.readline()
+        self.read_headers()  # trailers
+        return b"".join(parts)
+
+    def answer(self, wish, method, said):
+        status = wish.partition("=")[2] if wish.startswith("status=") else "200"
+        if wish == "sse":
+            return self.answer_events()
+        if wish == "trailers":
+            self.send_chunked("application/json", [said], "x-checked: yes\r\n")
+            return True
+        half = len(said) // 2 if wish in ("pause", "die") else len(said)
+        self.send(f"HTTP/1.1 {status} Said\r\ncontent-type: application/json\r\n"
+                  f"content-length: {len(said)}\r\n\r\n".encode())
+        if method == "HEAD":
+            return True
+        self.send(said[:half])
+        if wish == "pause":
+            self.pause()
+        if wish != "die":
+            self.send(said[half:])
+        return wish != "die"
+
+    def answer_events(self):
+        self.send_chunked("text/event-stream", [b"data: %d\n\n" % i for i in range(5)], "")
+        return True
+
+    def send_chunked(self, kind, parts, trailers):
+        self.send(f"HTTP/1.1 200 Said\r\ncontent-type: {kind}\r\n"
+                  f"transfer-encoding: chunked\r\n\r\n".encode())
+        for part in parts:
+            self.send(b"%x\r\n%s\r\n" % (len(part), part))
+        self.send(f"0\r\n{trailers}\r\n".encode())
+
+    def pause(self):
+        echo = self.server.echo
+        with echo.lock:
+            echo.n_paused += 1
+        echo.go.wait()
+
+    def send(self, data):
+        self.wfile.write(data)
+        self.wfile.flush()
