@@ -3,58 +3,8 @@
 
 #include <openssl/err.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/tls_transport.h"
-
-static const char *reason(void) {
-    unsigned long error = ERR_peek_error();
-    bool system = error != 0 && ERR_SYSTEM_ERROR(error);
-    const char *text = system ? strerror(ERR_GET_REASON(error)) : ERR_reason_error_string(error);
-    ERR_clear_error();
-    return text ? text : "OpenSSL gives no reason";
-}
-
-/* ---- files ----------------------------------------------------------------------------------- */
-
-static enum status use_cacert(SSL_CTX *ssl, const char *path, struct error *err) {
-    if (!path) {
-        SSL_CTX_set_default_verify_paths(ssl); /* one that trusts nobody says so when it matters */
-        return ST_OK;
-    }
-    if (SSL_CTX_load_verify_locations(ssl, path, NULL) != 1) {
-        return error_set(err, ST_BAD_CONFIG, "--cacert %s: expected certificates in PEM: %s", path,
-                         reason());
-    }
-    return ST_OK;
-}
-
-static enum status use_cert(SSL_CTX *ssl, const char *cert, const char *key, struct error *err) {
-    const char *key_path = key ? key : cert;
-    if (!cert) {
-        return ST_OK;
-    }
-    if (SSL_CTX_use_certificate_chain_file(ssl, cert) != 1) {
-        return error_set(err, ST_BAD_CONFIG, "--cert %s: expected a certificate in PEM: %s", cert,
-                         reason());
-    }
-    if (SSL_CTX_use_PrivateKey_file(ssl, key_path, SSL_FILETYPE_PEM) != 1) {
-        return error_set(err, ST_BAD_CONFIG,
-                         "--%s %s: expected the private key of --cert, in PEM: %s",
-                         key ? "key" : "cert", key_path, reason());
-    }
-    return ST_OK;
-}
-
-static enum status configure(SSL_CTX *ssl, const struct tls_client_options *options,
-                             struct error *err) {
-    SSL_CTX_set_min_proto_version(ssl, TLS1_2_VERSION);
-    SSL_CTX_set_mode(ssl, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
-                              SSL_MODE_RELEASE_BUFFERS);
-    SSL_CTX_set_verify(ssl, options->insecure ? SSL_VERIFY_NONE : SSL_VERIFY_PEER, NULL);
-    enum status st = options->insecure ? ST_OK : use_cacert(ssl, options->cacert, err);
-    return st == ST_OK ? use_cert(ssl, options->cert, options->key, err) : st;
-}
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
@@ -74,12 +24,20 @@ enum status tls_client_check(const struct tls_client_options *options, const str
                                           : ST_OK;
 }
 
+struct tls_peer_options tls_client_files(const struct tls_client_options *options) {
+    return (struct tls_peer_options){.ca = {"--cacert", options->cacert},
+                                     .cert = {"--cert", options->cert},
+                                     .key = {"--key", options->key},
+                                     .insecure = options->insecure};
+}
+
 enum status tls_client_new(const struct tls_client_options *options, const struct client_url *url,
                            struct tls_client **out, struct error *err) {
     *out = NULL;
     if (!url->is_tls) {
         return ST_OK;
     }
+    struct tls_peer_options files = tls_client_files(options);
     ERR_clear_error();
     struct tls_client *client = calloc(1, sizeof(*client));
     if (client) {
@@ -87,7 +45,7 @@ enum status tls_client_new(const struct tls_client_options *options, const struc
         client->bio = tls_transport_bio_method();
     }
     enum status st = client && client->ssl && client->bio
-                         ? configure(client->ssl, options, err)
+                         ? tls_peer_configure(client->ssl, &files, err)
                          : error_set(err, ST_NO_MEMORY, "no memory for TLS");
     if (st != ST_OK) {
         tls_client_free(client);

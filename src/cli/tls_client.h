@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "client/client_url.h"
+#include "net/tls_peer.h"
 #include "sluice/client.h"
 
 /* As curl's options of the same names; paths may be NULL. */
@@ -25,6 +26,8 @@ struct tls_client;
 /* What one client needs of them. */
 struct tls_transport;
 
+/* The files as the messages of TLS call them. */
+struct tls_peer_options tls_client_files(const struct tls_client_options *options);
 /* Do the options mean something for `url`? Returns: ST_BAD_CONFIG. */
 enum status tls_client_check(const struct tls_client_options *options, const struct client_url *url,
                              struct error *err) __attribute__((warn_unused_result));

@@ -2,21 +2,17 @@
  * command must not die of that, nor change how it treats signals, so the socket is ours. */
 #include "cli/tls_transport.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <openssl/err.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-
-enum { REASON_BYTES = 320 };
 
 struct tls_transport {
     const struct tls_client *client;
     SSL *ssl; /* of the connection there is */
     int fd;
-    char reason[REASON_BYTES];
+    char reason[ERROR_TEXT_BYTES];
 };
 
 /* ---- the socket ------------------------------------------------------------------------------ */
@@ -63,15 +59,6 @@ BIO_METHOD *tls_transport_bio_method(void) {
 
 /* ---- a connection ---------------------------------------------------------------------------- */
 
-/* Whose certificate it has to be. (RFC 6066, 3: no addresses in SNI) */
-static bool expect_name(SSL *ssl, const char *host) {
-    unsigned char address[sizeof(struct in6_addr)];
-    if (inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, host, address) == 1) {
-        return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host) == 1;
-    }
-    return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
-}
-
 static int32_t start(void *context, int fd, const char *host) {
     static const unsigned char HTTP1[] = "\x08http/1.1";
     struct tls_transport *self = context;
@@ -79,7 +66,7 @@ static int32_t start(void *context, int fd, const char *host) {
     self->fd = fd;
     self->ssl = SSL_new(self->client->ssl);
     BIO *bio = BIO_new(self->client->bio);
-    if (!self->ssl || !bio || !expect_name(self->ssl, host) ||
+    if (!self->ssl || !bio || !tls_peer_expect(self->ssl, host) ||
         SSL_set_alpn_protos(self->ssl, HTTP1, sizeof(HTTP1) - 1) != 0) {
         BIO_free(bio);
         SSL_free(self->ssl); /* what did not start is not stopped */
@@ -104,30 +91,9 @@ static void stop(void *context) {
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/* Why it failed, in words that say what to do. */
-static void note_reason(struct tls_transport *self, int system_error) {
-    long verdict = SSL_get_verify_result(self->ssl);
-    unsigned long error = ERR_peek_error();
-    const char *words = ERR_reason_error_string(error);
-    if (verdict != X509_V_OK && SSL_get_verify_mode(self->ssl) != SSL_VERIFY_NONE) {
-        snprintf(self->reason, REASON_BYTES,
-                 "the server's certificate is refused: %s (--cacert FILE says whom to trust)",
-                 X509_verify_cert_error_string(verdict));
-    } else if (error != 0 && ERR_GET_REASON(error) == SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED) {
-        snprintf(self->reason, REASON_BYTES,
-                 "the server wants a certificate of us (--cert FILE --key FILE)");
-    } else if (error != 0 && ERR_GET_REASON(error) == SSL_R_WRONG_VERSION_NUMBER) {
-        snprintf(self->reason, REASON_BYTES, "what the server says is no TLS: is it http://?");
-    } else if (words) {
-        snprintf(self->reason, REASON_BYTES, "%s", words);
-    } else {
-        snprintf(self->reason, REASON_BYTES, "%s",
-                 system_error != 0 ? strerror(system_error) : "the server ended the connection");
-    }
-}
-
 static int64_t outcome(struct tls_transport *self, int rc, size_t n_moved) {
     int system_error = errno;
+    struct error err;
     switch (SSL_get_error(self->ssl, rc)) {
     case SSL_ERROR_NONE:
         return (int64_t)n_moved;
@@ -138,8 +104,8 @@ static int64_t outcome(struct tls_transport *self, int rc, size_t n_moved) {
     case SSL_ERROR_ZERO_RETURN:
         return 0;
     default:
-        note_reason(self, system_error);
-        ERR_clear_error();
+        tls_peer_explain(self->ssl, system_error, &err);
+        snprintf(self->reason, ERROR_TEXT_BYTES, "%s", err.text);
         return SLUICE_TRANSPORT_FAILED;
     }
 }
@@ -161,7 +127,7 @@ static int64_t write_plain(void *context, const void *data, size_t n_bytes) {
     int rc = SSL_write_ex(self->ssl, data, n_bytes, &n);
     int64_t moved = outcome(self, rc, n);
     if (moved == 0) { /* only a read can say that the peer has ended */
-        snprintf(self->reason, REASON_BYTES, "the server ended the connection");
+        snprintf(self->reason, ERROR_TEXT_BYTES, "the server ended the connection");
         return SLUICE_TRANSPORT_FAILED;
     }
     return moved;

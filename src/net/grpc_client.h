@@ -27,6 +27,7 @@
 #include "base/str.h"
 #include "loop/worker.h"
 #include "net/grpc_message.h"
+#include "net/tls_peer.h"
 #include "tensor/tensor.h"
 
 struct grpc_client;
@@ -112,15 +113,23 @@ struct grpc_client_limits {
     unsigned n_connections;           /* 1 */
 };
 
+/* TLS 1.2 or later, with ALPN "h2". */
+struct grpc_client_tls {
+    struct tls_peer_options files; /* read once, when the client is made */
+    const char *server_name;       /* that its certificate must have; NULL: the target's host */
+};
+
+/* Read during grpc_client_new only. */
 struct grpc_client_options {
     struct worker *worker;
     /* "HOST:PORT" (a name, too), "[v6]:PORT", "unix:/path". */
     struct str target;
-    struct str authority; /* of requests; "": the target, or localhost */
+    struct str authority;              /* of requests; "": the target, or localhost */
+    const struct grpc_client_tls *tls; /* NULL: without */
     struct grpc_client_limits limits;
 };
 
-/* Returns: ST_BAD_CONFIG for the target, ST_NO_MEMORY. Owns: grpc_client_free. */
+/* Returns: ST_BAD_CONFIG for the target or a file of TLS, ST_NO_MEMORY. Owns: grpc_client_free. */
 enum status grpc_client_new(const struct grpc_client_options *options, struct grpc_client **out,
                             struct error *err) __attribute__((warn_unused_result));
 /* Ends all calls with ST_CANCELLED, then the connections; `done` when nothing is left of them. */

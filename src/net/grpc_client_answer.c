@@ -76,6 +76,10 @@ void grpc_client_answer_reset(struct grpc_client_stream *stream, uint32_t code) 
     struct error err;
     bool refused = code == NGHTTP2_REFUSED_STREAM; /* RFC 9113, 8.7: it may be tried again */
     stream->call.untouched = refused && stream->state < GRPC_CLIENT_DECIDED;
+    if (refused && stream->session->goodbye.status != ST_OK) { /* which says why, and no call can */
+        grpc_client_stream_decide(stream, -1, &stream->session->goodbye);
+        return;
+    }
     error_set(&err, ST_REFUSED, "the server %s: %s",
               refused ? "did not begin the call" : "reset the call", nghttp2_http2_strerror(code));
     grpc_client_stream_decide(stream, grpc_code_of_reset(code), &err);

@@ -164,7 +164,7 @@ static size_t make_head(const struct grpc_client_stream *stream, char timeout[GR
     uint64_t now_ns = grpc_client_core_now(core);
     size_t n = 0;
     nv[n++] = grpc_nv(STR(":method"), STR("POST"), GRPC_NV_OURS);
-    nv[n++] = grpc_nv(STR(":scheme"), STR("http"), GRPC_NV_OURS);
+    nv[n++] = grpc_nv(STR(":scheme"), core->is_tls ? STR("https") : STR("http"), GRPC_NV_OURS);
     nv[n++] = grpc_nv(STR(":path"), stream->path, GRPC_NV_OURS);
     nv[n++] = grpc_nv(STR(":authority"), core->authority, GRPC_NV_OURS);
     nv[n++] = grpc_nv(STR("te"), STR("trailers"), GRPC_NV_OURS);

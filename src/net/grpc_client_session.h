@@ -31,6 +31,7 @@ struct grpc_client_list {
 struct grpc_client_core {
     struct grpc_client_limits limits; /* all of them set */
     struct str authority;             /* of requests */
+    bool is_tls;                      /* which is the scheme of requests */
     struct arena_cache *arenas;
     struct net_budget budget;
     struct body_pool pool;

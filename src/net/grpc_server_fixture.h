@@ -108,16 +108,16 @@ static inline struct grpc_limits test_limits(void) {
                                 .connection_window_bytes = 4 << 20};
 }
 
-static inline void test_grpc_start(struct test_grpc *test, const struct grpc_limits *limits,
-                                   uint64_t max_connections, const char *address_text) {
-    struct net_budget budget = test_budget();
+/* `tls` may be NULL. */
+static inline void test_grpc_start_over(struct test_grpc *test, const struct grpc_limits *limits,
+                                        struct net_budget budget, const struct tls_server *tls,
+                                        const char *address_text) {
     struct address address;
     struct error err;
     *test = (struct test_grpc){.methods = {{"/t.T/Echo", test_step_echo, false, NULL, test},
                                            {"/t.T/Bidi", test_step_bidi, true, NULL, test},
                                            {"/t.T/Later", test_step_later, false, NULL, test},
                                            {"/t.T/Flood", test_step_flood, false, NULL, test}}};
-    budget.max_connections = max_connections;
     test_host_init(&test->host, budget);
     struct grpc_server_options options = {.limits = *limits,
                                           .budget = &test->host.budget,
@@ -128,9 +128,16 @@ static inline void test_grpc_start(struct test_grpc *test, const struct grpc_lim
                                           .acceptor = test->host.workers[0]};
     assert_int_equal(grpc_server_new(&options, &test->server, &err), ST_OK);
     assert_int_equal(address_parse(str_of(address_text), &address, &err), ST_OK);
-    assert_int_equal(grpc_server_listen(test->server, &address, NULL, &test->host.bound, &err),
+    assert_int_equal(grpc_server_listen(test->server, &address, tls, &test->host.bound, &err),
                      ST_OK);
     test_host_start(&test->host);
+}
+
+static inline void test_grpc_start(struct test_grpc *test, const struct grpc_limits *limits,
+                                   uint64_t max_connections, const char *address_text) {
+    struct net_budget budget = test_budget();
+    budget.max_connections = max_connections;
+    test_grpc_start_over(test, limits, budget, NULL, address_text);
 }
 
 static inline struct test_grpc *test_of_control(struct worker_msg *msg) {

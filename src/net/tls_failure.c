@@ -3,6 +3,8 @@
 
 #include <openssl/err.h>
 
+#include "net/tls_peer.h"
+
 enum { ALERTS = SSL_AD_REASON_OFFSET }; /* from here on, reasons are alerts that the peer sent */
 
 static const struct {
@@ -31,6 +33,10 @@ static enum tls_failure explain_certificate(long verdict, struct error *err) {
 }
 
 enum tls_failure tls_failure_explain(const struct tls_session *session, struct error *err) {
+    if (!SSL_is_server(session->ssl)) {
+        tls_peer_explain(session->ssl, 0, err);
+        return TLS_FAILURE_PROTOCOL;
+    }
     unsigned long error = ERR_peek_error();
     int reason = ERR_GET_REASON(error);
     const char *words = ERR_reason_error_string(error);

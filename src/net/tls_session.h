@@ -1,6 +1,7 @@
-/* The server's end of one TLS connection, sans I/O: bytes from the peer go in, bytes to the peer
- * come out, and between them is what the protocol above reads and writes. No socket, no clock, no
- * buffer of its own but OpenSSL's: both ends of a connection can stand in a test.
+/* One end of a TLS connection, the server's unless SSL_set_connect_state said otherwise, sans I/O:
+ * bytes from the peer go in, bytes to the peer come out, and between them is what the protocol
+ * above reads and writes. No socket, no clock, no buffer of its own but OpenSSL's: both ends of a
+ * connection can stand in a test.
  *
  * Sealed is what travels, encrypted in records; plain is what is in it.
  *
