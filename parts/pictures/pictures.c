@@ -40,11 +40,12 @@ static const VipsPel *row_at(const VipsRegion *region, int y) {
     return region->data + (ptrdiff_t)(y - region->valid.top) * region->bpl;
 }
 
-static enum picture_part_result give_rows(VipsImage *image, rows_convert *convert,
+static enum picture_part_result give_rows(VipsImage *image, const struct rows_converter *converter,
                                           const struct picture_part_sink *sink) {
     VipsRegion *region = vips_region_new(image);
-    uint8_t *rgb = malloc((size_t)image->Xsize * 3);
-    enum picture_part_result result = region && rgb ? PICTURE_PART_OK : PICTURE_PART_NO_MEMORY;
+    uint8_t *row = malloc((size_t)image->Xsize * converter->n_out);
+    bool started = region && row && sink->start(sink->cookie, converter->samples);
+    enum picture_part_result result = started ? PICTURE_PART_OK : PICTURE_PART_NO_MEMORY;
     for (int top = 0; result == PICTURE_PART_OK && top < image->Ysize; top += STRIP_ROWS) {
         VipsRect strip = {0, top, image->Xsize, MIN(STRIP_ROWS, image->Ysize - top)};
         if (vips_region_prepare(region, &strip) != 0) {
@@ -52,11 +53,11 @@ static enum picture_part_result give_rows(VipsImage *image, rows_convert *conver
             break;
         }
         for (int y = top; y < top + strip.height; y++) {
-            convert(row_at(region, y), (size_t)image->Bands, (size_t)image->Xsize, rgb);
-            sink->row(sink->cookie, rgb);
+            converter->convert(converter, row_at(region, y), (size_t)image->Xsize, row);
+            sink->row(sink->cookie, row);
         }
     }
-    free(rgb);
+    free(row);
     if (region) {
         g_object_unref(region);
     }
@@ -66,12 +67,11 @@ static enum picture_part_result give_rows(VipsImage *image, rows_convert *conver
 static enum picture_part_result decode(const struct picture_part_file *file,
                                        const struct picture_part_sink *sink) {
     VipsImage *image = NULL;
+    struct rows_converter converter;
     enum picture_part_result result = PICTURE_PART_DAMAGED;
-    if (open_file(file, &image) == 0 && is_as_announced(image, file)) {
-        rows_convert *convert = rows_converter(image);
-        if (convert) {
-            result = give_rows(image, convert, sink);
-        }
+    if (open_file(file, &image) == 0 && is_as_announced(image, file) &&
+        rows_converter_of(image, &converter)) {
+        result = give_rows(image, &converter, sink);
     }
     if (image) {
         g_object_unref(image);

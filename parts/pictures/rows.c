@@ -1,81 +1,80 @@
-/* Grey is tripled, alpha left out, the low byte of 16 bits cut off; CMYK becomes RGB by the plain
- * formula, without a profile. It refuses to be colour management. */
+/* Grey is tripled, the low byte of 16 bits cut off; alpha and inks stay. It refuses to mix colours:
+ * the room does. */
 #include "pictures/rows.h"
 
+enum { RGB = 3, FOUR = 4 };
+
 /* One band, or one and alpha. */
-static void from_grey8(const void *pixels, size_t n_bands, size_t n, uint8_t *rgb) {
+static void from_grey8(const struct rows_converter *converter, const void *pixels, size_t n,
+                       uint8_t *out) {
     const uint8_t *from = pixels;
     for (size_t i = 0; i < n; i++) {
-        rgb[0] = rgb[1] = rgb[2] = from[0];
-        from += n_bands;
-        rgb += 3;
+        out[0] = out[1] = out[2] = from[0];
+        if (converter->n_out == FOUR) {
+            out[3] = from[1];
+        }
+        from += converter->n_bands;
+        out += converter->n_out;
     }
 }
 
-static void from_grey16(const void *pixels, size_t n_bands, size_t n, uint8_t *rgb) {
+static void from_grey16(const struct rows_converter *converter, const void *pixels, size_t n,
+                        uint8_t *out) {
     const uint16_t *from = pixels;
     for (size_t i = 0; i < n; i++) {
-        rgb[0] = rgb[1] = rgb[2] = (uint8_t)(from[0] >> 8);
-        from += n_bands;
-        rgb += 3;
+        out[0] = out[1] = out[2] = (uint8_t)(from[0] >> 8);
+        if (converter->n_out == FOUR) {
+            out[3] = (uint8_t)(from[1] >> 8);
+        }
+        from += converter->n_bands;
+        out += converter->n_out;
     }
 }
 
-/* Three bands, or three and alpha. */
-static void from_rgb8(const void *pixels, size_t n_bands, size_t n, uint8_t *rgb) {
+/* As many bands as samples, or more. */
+static void from_color8(const struct rows_converter *converter, const void *pixels, size_t n,
+                        uint8_t *out) {
     const uint8_t *from = pixels;
     for (size_t i = 0; i < n; i++) {
-        rgb[0] = from[0];
-        rgb[1] = from[1];
-        rgb[2] = from[2];
-        from += n_bands;
-        rgb += 3;
+        for (size_t c = 0; c < converter->n_out; c++) {
+            out[c] = from[c];
+        }
+        from += converter->n_bands;
+        out += converter->n_out;
     }
 }
 
-static void from_rgb16(const void *pixels, size_t n_bands, size_t n, uint8_t *rgb) {
+static void from_color16(const struct rows_converter *converter, const void *pixels, size_t n,
+                         uint8_t *out) {
     const uint16_t *from = pixels;
     for (size_t i = 0; i < n; i++) {
-        rgb[0] = (uint8_t)(from[0] >> 8);
-        rgb[1] = (uint8_t)(from[1] >> 8);
-        rgb[2] = (uint8_t)(from[2] >> 8);
-        from += n_bands;
-        rgb += 3;
+        for (size_t c = 0; c < converter->n_out; c++) {
+            out[c] = (uint8_t)(from[c] >> 8);
+        }
+        from += converter->n_bands;
+        out += converter->n_out;
     }
 }
 
-/* a x b / 255, to the nearest. */
-static uint8_t product(unsigned a, unsigned b) {
-    unsigned x = a * b + 128;
-    return (uint8_t)((x + (x >> 8)) >> 8);
-}
-
-/* What ink leaves of the light: (255 - C)(255 - K) / 255. */
-static void from_cmyk8(const void *pixels, size_t n_bands, size_t n, uint8_t *rgb) {
-    const uint8_t *from = pixels;
-    for (size_t i = 0; i < n; i++) {
-        unsigned light = 255u - from[3];
-        rgb[0] = product(255u - from[0], light);
-        rgb[1] = product(255u - from[1], light);
-        rgb[2] = product(255u - from[2], light);
-        from += n_bands;
-        rgb += 3;
-    }
-}
-
-rows_convert *rows_converter(const VipsImage *image) {
+bool rows_converter_of(const VipsImage *image, struct rows_converter *out) {
     bool wide = image->BandFmt == VIPS_FORMAT_USHORT;
+    bool inks = image->Type == VIPS_INTERPRETATION_CMYK;
+    int n = image->Bands;
     if ((!wide && image->BandFmt != VIPS_FORMAT_UCHAR) || image->Coding != VIPS_CODING_NONE) {
-        return NULL;
+        return false;
     }
-    if (image->Type == VIPS_INTERPRETATION_CMYK) {
-        return !wide && image->Bands >= 4 ? from_cmyk8 : NULL;
+    if (inks ? n < FOUR || wide : n < 1 || n > FOUR) {
+        return false;
     }
-    if (image->Bands == 1 || image->Bands == 2) {
-        return wide ? from_grey16 : from_grey8;
-    }
-    if (image->Bands == 3 || image->Bands == 4) {
-        return wide ? from_rgb16 : from_rgb8;
-    }
-    return NULL;
+    bool alpha = !inks && (n == 2 || n == FOUR);
+    *out = (struct rows_converter){
+        .samples = inks    ? PICTURE_SAMPLES_CMYK
+                   : alpha ? PICTURE_SAMPLES_RGBA
+                           : PICTURE_SAMPLES_RGB,
+        .n_bands = (size_t)n,
+        .n_out = inks || alpha ? FOUR : RGB,
+        .convert =
+            n < RGB ? (wide ? from_grey16 : from_grey8) : (wide ? from_color16 : from_color8),
+    };
+    return true;
 }

@@ -1,4 +1,4 @@
-/* Rows of whatever a loader gives, to 8-bit RGB. */
+/* Rows of whatever a loader gives, to 8-bit samples. */
 #ifndef SLUICE_PARTS_PICTURES_ROWS_H
 #define SLUICE_PARTS_PICTURES_ROWS_H
 
@@ -7,10 +7,18 @@
 #include <stdint.h>
 #include <vips/vips.h>
 
-/* `n` pixels of `n_bands` samples each, aligned to a sample, to n x 3 bytes. */
-typedef void rows_convert(const void *pixels, size_t n_bands, size_t n, uint8_t *rgb);
+#include "picture/picture_part.h"
 
-/* Returns: NULL for a picture of a kind that the four loaders do not give. */
-rows_convert *rows_converter(const VipsImage *image);
+struct rows_converter {
+    enum picture_samples samples;
+    size_t n_bands; /* that a pixel of the loader's has */
+    size_t n_out;   /* bytes of a pixel of `samples` */
+    /* Pixels, aligned to a sample, to n x n_out bytes. */
+    void (*convert)(const struct rows_converter *converter, const void *pixels, size_t n,
+                    uint8_t *out);
+};
+
+/* Returns: false for a picture of a kind that the four loaders do not give. */
+bool rows_converter_of(const VipsImage *image, struct rows_converter *out);
 
 #endif

@@ -9,18 +9,32 @@
 #include "picture/fit.h"
 #include "picture/normalise.h"
 #include "picture/resample.h"
+#include "picture/samples.h"
 #include "picture/strip.h"
+
+typedef void samples_change(const uint8_t *from, size_t n, uint8_t *to);
+
+/* What is done with rows around resizing; NULL: nothing. In the end they are RGB. */
+struct way {
+    samples_change *before, *after;
+    uint32_t n_channels; /* between the two */
+};
 
 /* What the rows pass through. */
 struct passage {
     const struct head *head;
-    uint32_t n_rows; /* that came from the part */
-    uint8_t *row;    /* a row of a GIF file's first frame with what it does not cover; or NULL */
-    struct resample *resample;
-    uint32_t left, top;
-    uint32_t width; /* resized */
+    const struct picture_plan *plan;
+    const struct fit *fit;
     const struct normalise *normalise;
     void *out;
+    /* from the start on */
+    struct way way;
+    uint8_t *old_row; /* of the file, changed */
+    uint8_t *new_row; /* resized, changed */
+    struct resample *resample;
+    enum status status; /* of the start */
+    struct error *err;
+    uint32_t n_rows; /* that came from the part */
 };
 
 static enum status check_size(const struct head *head, uint64_t max_pixels, struct error *err) {
@@ -41,32 +55,100 @@ static enum status check_size(const struct head *head, uint64_t max_pixels, stru
     return ST_OK;
 }
 
+/* ---- the way --------------------------------------------------------------------------------- */
+
+static bool is_auto(const struct passage *passage) {
+    return passage->plan->filter == PICTURE_AUTO;
+}
+
+static enum picture_filter filter_of(const struct passage *passage) {
+    if (!is_auto(passage)) {
+        return passage->plan->filter;
+    }
+    return passage->head->is_indexed ? PICTURE_NEAREST : PICTURE_BICUBIC;
+}
+
+/* Pillow's resize works on what the file has: transparent colours are multiplied, inks are resized
+ * as inks. Not where the nearest pixel is taken, nor where the size stays. */
+static struct way way_of(const struct passage *passage, enum picture_samples samples) {
+    bool mixes = is_auto(passage) && !passage->head->is_indexed && !fit_is_same(passage->fit);
+    switch (samples) {
+    case PICTURE_SAMPLES_RGBA:
+        return mixes ? (struct way){samples_multiply, samples_divide, 4}
+                     : (struct way){samples_drop_alpha, NULL, 3};
+    case PICTURE_SAMPLES_CMYK:
+        return mixes ? (struct way){NULL, samples_from_cmyk, 4}
+                     : (struct way){samples_from_cmyk, NULL, 3};
+    case PICTURE_SAMPLES_RGB:
+        break;
+    }
+    return (struct way){NULL, NULL, 3};
+}
+
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static void on_new_row(void *cookie, uint32_t y, const uint8_t *rgb) {
+static void on_new_row(void *cookie, uint32_t y, const uint8_t *samples) {
     struct passage *passage = cookie;
-    normalise_row(passage->normalise, passage->out, passage->left, passage->top + y, passage->width,
-                  rgb);
-}
-
-/* Of a GIF file's row `y`, what the first frame covers, and its fill colour elsewhere. */
-static const uint8_t *covered(struct passage *passage, uint32_t y, const uint8_t *rgb) {
-    const struct head_frame *frame = &passage->head->frame;
-    bool inside = y >= frame->top && y - frame->top < frame->height;
-    for (uint32_t x = 0; x < passage->head->width; x++) {
-        bool here = inside && x >= frame->left && x - frame->left < frame->width;
-        memcpy(passage->row + (size_t)x * 3, here ? rgb + (size_t)x * 3 : frame->fill, 3);
+    const struct fit *fit = passage->fit;
+    if (passage->way.after) {
+        passage->way.after(samples, fit->x.n_out, passage->new_row);
+        samples = passage->new_row;
     }
-    return passage->row;
+    normalise_row(passage->normalise, passage->out, fit->left, fit->top + y, fit->x.n_out, samples);
 }
 
-static void on_old_row(void *cookie, const uint8_t *rgb) {
+/* Gives what the first frame of a GIF file does not cover of row `y` its fill colour. */
+static void fill_uncovered(const struct head *head, uint32_t y, uint8_t *rgb) {
+    const struct head_frame *frame = &head->frame;
+    bool inside = y >= frame->top && y - frame->top < frame->height;
+    for (uint32_t x = 0; x < head->width; x++) {
+        if (!inside || x < frame->left || x - frame->left >= frame->width) {
+            memcpy(rgb + (size_t)x * 3, frame->fill, 3);
+        }
+    }
+}
+
+/* Returns: the row as it is resized. */
+static const uint8_t *changed(struct passage *passage, const uint8_t *samples) {
+    const struct head *head = passage->head;
+    bool is_gif = head->format == PICTURE_GIF;
+    if (passage->way.before) {
+        passage->way.before(samples, head->width, passage->old_row);
+        samples = passage->old_row;
+    } else if (is_gif) {
+        memcpy(passage->old_row, samples, (size_t)head->width * 3);
+    }
+    if (is_gif) {
+        fill_uncovered(head, passage->n_rows, passage->old_row);
+        samples = passage->old_row;
+    }
+    return samples;
+}
+
+static void on_old_row(void *cookie, const uint8_t *samples) {
     struct passage *passage = cookie;
+    assert(passage->resample); /* started */
     if (passage->n_rows < passage->head->height) {
-        const uint8_t *row = passage->row ? covered(passage, passage->n_rows, rgb) : rgb;
-        resample_row(passage->resample, row);
+        resample_row(passage->resample, changed(passage, samples));
     }
     passage->n_rows++;
+}
+
+static bool on_start(void *cookie, enum picture_samples samples) {
+    struct passage *passage = cookie;
+    const struct fit *fit = passage->fit;
+    assert(!passage->resample);
+    passage->way = way_of(passage, samples);
+    passage->old_row = malloc((size_t)passage->head->width * 4);
+    passage->new_row = malloc((size_t)fit->x.n_out * 3);
+    struct resample_plan plan = {.x = fit->x,
+                                 .y = fit->y,
+                                 .filter = filter_of(passage),
+                                 .n_channels = passage->way.n_channels,
+                                 .row = on_new_row,
+                                 .cookie = passage};
+    passage->status = resample_new(&plan, &passage->resample, passage->err);
+    return passage->status == ST_OK && passage->old_row && passage->new_row;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
@@ -74,12 +156,10 @@ static void on_old_row(void *cookie, const uint8_t *rgb) {
 static enum status run_part(const struct picture_part *part, struct str file,
                             struct passage *passage, struct error *err) {
     const struct head *head = passage->head;
-    struct picture_part_sink sink = {.cookie = passage, .row = on_old_row};
-    bool is_gif = head->format == PICTURE_GIF;
+    struct picture_part_sink sink = {.cookie = passage, .start = on_start, .row = on_old_row};
     enum picture_part_result result = PICTURE_PART_NO_MEMORY;
     struct str copy = strip_copy(file, head);
-    passage->row = is_gif ? malloc((size_t)head->width * 3) : NULL;
-    if (copy.ptr && (!is_gif || passage->row)) {
+    if (copy.ptr) {
         struct picture_part_file wanted = {.data = copy.ptr,
                                            .n_bytes = copy.len,
                                            .format = head->format,
@@ -87,8 +167,10 @@ static enum status run_part(const struct picture_part *part, struct str file,
                                            .height = head->height};
         result = part->decode(&wanted, &sink);
     }
-    free(passage->row);
     free((char *)copy.ptr);
+    if (passage->status != ST_OK) {
+        return passage->status; /* with its sentence */
+    }
     if (result == PICTURE_PART_NO_MEMORY) {
         return error_set(err, ST_NO_MEMORY,
                          "out of memory for a %s picture of %" PRIu32 " x %" PRIu32 " pixels",
@@ -121,17 +203,15 @@ enum status picture_decode(const struct picture_part *part, uint64_t max_pixels,
         normalise_pad(&normalise, out);
     }
     struct passage passage = {.head = &head,
-                              .left = fit.left,
-                              .top = fit.top,
-                              .width = fit.x.n_out,
+                              .plan = plan,
+                              .fit = &fit,
                               .normalise = &normalise,
-                              .out = out};
-    struct resample_plan resizing = {
-        .x = fit.x, .y = fit.y, .filter = plan->filter, .row = on_new_row, .cookie = &passage};
-    st = resample_new(&resizing, &passage.resample, err);
-    if (st == ST_OK) {
-        st = run_part(part, file, &passage, err);
-    }
+                              .out = out,
+                              .status = ST_OK,
+                              .err = err};
+    st = run_part(part, file, &passage, err);
     resample_free(passage.resample);
+    free(passage.old_row);
+    free(passage.new_row);
     return st;
 }

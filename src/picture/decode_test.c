@@ -30,12 +30,33 @@ static enum picture_part_result scripted(const struct picture_part_file *file,
     assert_true(file->n_bytes <= sizeof(script.file));
     memcpy(script.file, file->data, file->n_bytes);
     script.n_bytes = file->n_bytes;
+    if (!sink->start(sink->cookie, PICTURE_SAMPLES_RGB)) {
+        return PICTURE_PART_NO_MEMORY;
+    }
     for (uint32_t i = 0; i < script.n_rows; i++) {
         sink->row(sink->cookie, row);
     }
     return script.result;
 }
 
+static const uint8_t four[4][4] = {
+    {255, 0, 0, 255}, {0, 255, 0, 0}, {0, 0, 255, 128}, {200, 200, 200, 1}};
+static enum picture_samples four_are;
+
+/* One row of four pixels, of the kind that is asked for. */
+static enum picture_part_result give_four(const struct picture_part_file *file,
+                                          const struct picture_part_sink *sink) {
+    uint8_t rgb[4][3];
+    (void)file;
+    assert_true(sink->start(sink->cookie, four_are));
+    for (int i = 0; i < 4; i++) {
+        memcpy(rgb[i], four[i], 3);
+    }
+    sink->row(sink->cookie, four_are == PICTURE_SAMPLES_RGB ? rgb[0] : four[0]);
+    return PICTURE_PART_OK;
+}
+
+static const struct picture_part four_part = {.decode = give_four};
 static const struct picture_part scripted_part = {.decode = scripted};
 static const struct picture_part good_part = {.decode = fixture_decode};
 
@@ -175,6 +196,58 @@ static void a_gif_frame_that_does_not_cover_all(void **state) {
     assert_memory_equal(out, expected, sizeof(expected));
 }
 
+/* Four pixels become two: what Pillow's resize makes of them in the mode that such a file has
+ * there, or of their colours alone where a filter is named. */
+static const struct kind {
+    const char *pixel; /* of the PNG file's head: bits, colour type */
+    enum picture_samples samples;
+    enum picture_filter filter;
+    uint8_t wanted[6];
+} kinds[] = {
+    {"\x08\x02", PICTURE_SAMPLES_RGB, PICTURE_AUTO, {110, 110, 23, 82, 122, 209}},
+    {"\x08\x06", PICTURE_SAMPLES_RGBA, PICTURE_AUTO, {226, 0, 28, 0, 0, 255}},
+    {"\x08\x02", PICTURE_SAMPLES_CMYK, PICTURE_AUTO, {70, 70, 112, 139, 107, 37}},
+    {"\x08\x03", PICTURE_SAMPLES_RGB, PICTURE_AUTO, {0, 255, 0, 200, 200, 200}},
+    {"\x08\x03", PICTURE_SAMPLES_RGBA, PICTURE_AUTO, {0, 255, 0, 200, 200, 200}},
+    {"\x01\0", PICTURE_SAMPLES_RGB, PICTURE_AUTO, {0, 255, 0, 200, 200, 200}},
+    {"\x08\x06", PICTURE_SAMPLES_RGBA, PICTURE_BICUBIC, {110, 110, 23, 82, 122, 209}},
+    {"\x08\x02", PICTURE_SAMPLES_CMYK, PICTURE_BICUBIC, {130, 13, 115, 114, 83, 56}},
+    {"\x08\x03", PICTURE_SAMPLES_RGB, PICTURE_BICUBIC, {110, 110, 23, 82, 122, 209}},
+};
+
+static void resized_as_the_file_has_it(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        struct picture_plan plan = plan_4x3;
+        char file[] = FIXTURE_PNG("\0\0\0\4", "\0\0\0\1");
+        uint8_t out[6];
+        struct error err = {0};
+        plan.width = 2;
+        plan.height = 1;
+        plan.filter = kinds[i].filter;
+        four_are = kinds[i].samples;
+        memcpy(file + 24, kinds[i].pixel, 2);
+        struct str whole = str_make(file, sizeof(file) - 1);
+        assert_int_equal(picture_decode(&four_part, 12, &plan, whole, out, &err), ST_OK);
+        assert_memory_equal(out, kinds[i].wanted, sizeof(out));
+    }
+}
+
+/* Pillow copies what has its size already: colours beneath what is transparent stay. */
+static void what_is_not_resized_keeps_its_colours(void **state) {
+    (void)state;
+    struct picture_plan plan = plan_4x3;
+    struct str file = STR(FIXTURE_PNG_OF("\0\0\0\4", "\0\0\0\1", "\x08\x06"));
+    uint8_t out[12];
+    struct error err = {0};
+    plan.height = 1;
+    four_are = PICTURE_SAMPLES_RGBA;
+    assert_int_equal(picture_decode(&four_part, 12, &plan, file, out, &err), ST_OK);
+    for (int i = 0; i < 4; i++) {
+        assert_memory_equal(out + i * 3, four[i], 3);
+    }
+}
+
 static void the_decoder_gets_the_picture_only(void **state) {
     (void)state;
     uint8_t out[36];
@@ -195,6 +268,8 @@ int main(void) {
         cmocka_unit_test(pixels_arrive),
         cmocka_unit_test(padding_is_around_the_picture),
         cmocka_unit_test(a_gif_frame_that_does_not_cover_all),
+        cmocka_unit_test(resized_as_the_file_has_it),
+        cmocka_unit_test(what_is_not_resized_keeps_its_colours),
         cmocka_unit_test(the_decoder_gets_the_picture_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

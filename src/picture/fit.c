@@ -66,3 +66,11 @@ struct fit fit_make(const struct picture_plan *plan, uint32_t width, uint32_t he
     }
     return (struct fit){.x = whole(width, plan->width), .y = whole(height, plan->height)};
 }
+
+static bool is_same(const struct weights_axis *axis) {
+    return axis->n_out == axis->n_in && axis->to - axis->from >= (float)axis->n_in;
+}
+
+bool fit_is_same(const struct fit *fit) {
+    return is_same(&fit->x) && is_same(&fit->y);
+}

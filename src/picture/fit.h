@@ -4,6 +4,7 @@
 #ifndef SLUICE_PICTURE_FIT_H
 #define SLUICE_PICTURE_FIT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "picture/picture.h"
@@ -16,5 +17,8 @@ struct fit {
 
 /* All sizes >= 1. Thread: any. */
 struct fit fit_make(const struct picture_plan *plan, uint32_t width, uint32_t height);
+
+/* Whether nothing is resized: old and new pixels are the same. */
+bool fit_is_same(const struct fit *fit);
 
 #endif

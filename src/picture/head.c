@@ -23,8 +23,10 @@ static enum status cut_off(enum picture_format format, struct str file, struct e
                      head_format_name(format), file.len);
 }
 
-/* PNG (3rd edition) 5.2, 11.2.1: the signature, then the chunk IHDR with the size in front. */
+/* PNG (3rd edition) 5.2, 11.2.1: the signature, then the chunk IHDR with the size in front, and
+ * what a pixel is. */
 static enum status read_png(struct str file, struct head *out, struct error *err) {
+    enum { DEPTH_AT = 24, COLOR_TYPE_AT = 25, GREY = 0, INDEXED = 3 };
     static const struct str ihdr = {"\0\0\0\rIHDR", 8};
     if (file.len < 33) { /* the chunk with its 13 bytes and its checksum */
         return cut_off(PICTURE_PNG, file, err);
@@ -34,6 +36,9 @@ static enum status read_png(struct str file, struct head *out, struct error *err
     }
     out->width = head_be16(file, 16) << 16 | head_be16(file, 18);
     out->height = head_be16(file, 20) << 16 | head_be16(file, 22);
+    uint32_t color_type = head_byte(file, COLOR_TYPE_AT);
+    out->is_indexed =
+        color_type == INDEXED || (color_type == GREY && head_byte(file, DEPTH_AT) == 1);
     return ST_OK;
 }
 

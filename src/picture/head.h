@@ -26,7 +26,10 @@ struct head_frame {
 
 struct head {
     enum picture_format format;
-    uint32_t width, height;  /* >= 1 */
+    uint32_t width, height; /* >= 1 */
+    /* Its pixels are numbers of colours in a palette, or single bits (Pillow's modes P and 1):
+     * nothing lies between two of them. */
+    bool is_indexed;
     struct head_frame frame; /* PICTURE_GIF only */
 };
 

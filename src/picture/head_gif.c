@@ -69,6 +69,17 @@ static void read_fill(struct str file, struct colors colors, struct head_frame *
     }
 }
 
+/* Whether number i is not simply the grey i throughout. Where it is, or where there is no table,
+ * Pillow takes the picture for one of grey. */
+static bool is_palette(struct str file, struct colors colors) {
+    for (uint32_t i = 0; i < colors.n * 3; i++) {
+        if (head_byte(file, colors.at + i) != i / 3) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool read_frame(struct str file, struct head *out) {
     struct head_frame *frame = &out->frame;
     struct colors colors = {0, 0};
@@ -87,6 +98,7 @@ static bool read_frame(struct str file, struct head *out) {
         return false;
     }
     read_fill(file, colors, frame);
+    out->is_indexed = is_palette(file, colors);
     at++; /* the size of the first codes */
     if (!skip_blocks(file, &at)) {
         return false;

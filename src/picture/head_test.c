@@ -178,6 +178,43 @@ static void the_first_frame_of_a_gif(void **state) {
     assert_memory_equal(head.frame.fill, "\xff\0\0", 3); /* red: the first */
 }
 
+/* What is between two pixels of these is neither. */
+static const struct {
+    const char *what;
+    struct str file;
+    bool is_indexed;
+} pixels[] = {
+    {"PNG, 1 bit", STR(FIXTURE_PNG_OF("\0\0\0\2", "\0\0\0\2", "\x01\0")), true},
+    {"PNG, 2 bits", STR(FIXTURE_PNG_OF("\0\0\0\2", "\0\0\0\2", "\x02\0")), false},
+    {"PNG, grey", STR(FIXTURE_PNG_OF("\0\0\0\2", "\0\0\0\2", "\x08\0")), false},
+    {"PNG, RGB", STR(FIXTURE_PNG("\0\0\0\2", "\0\0\0\2")), false},
+    {"PNG, palette of 1 bit", STR(FIXTURE_PNG_OF("\0\0\0\2", "\0\0\0\2", "\x01\x03")), true},
+    {"PNG, palette", STR(FIXTURE_PNG_OF("\0\0\0\2", "\0\0\0\2", "\x08\x03")), true},
+    {"PNG, RGBA", STR(FIXTURE_PNG_OF("\0\0\0\2", "\0\0\0\2", "\x08\x06")), false},
+    {"GIF", STR(FIXTURE_GIF), true},
+    {"GIF, colours are greys",
+     STR("GIF89a\x02\0\x02\0\x81\0\0\0\0\0\1\1\1\2\2\2\3\3\3" FIXTURE_GIF_FRAME), false},
+    {"GIF, all but one",
+     STR("GIF89a\x02\0\x02\0\x81\0\0\0\0\0\1\1\1\2\2\2\3\3\4" FIXTURE_GIF_FRAME), true},
+    {"GIF, the frame's own are greys",
+     STR(FIXTURE_GIF_SCREEN "\x2c\x01\0\0\0\x01\0\x01\0\x80\0\0\0\1\1\1"
+                            "\x02\x02\x4c\x01\0"),
+     false},
+    {"GIF without colours", STR("GIF89a\x02\0\x02\0\0\0\0" FIXTURE_GIF_FRAME), false},
+};
+
+static void pixels_that_are_numbers(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof(pixels) / sizeof(pixels[0]); i++) {
+        struct head head;
+        struct error err;
+        assert_int_equal(head_read(pixels[i].file, &head, &err), ST_OK);
+        if (head.is_indexed != pixels[i].is_indexed) {
+            fail_msg("%s: %d", pixels[i].what, head.is_indexed);
+        }
+    }
+}
+
 /* An empty scan is a dozen bytes, and a pass over the whole picture. */
 static void scans_are_counted(void **state) {
     (void)state;
@@ -203,9 +240,8 @@ static void scans_are_counted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_and_refusals),
-        cmocka_unit_test(cut_off_anywhere),
-        cmocka_unit_test(the_first_frame_of_a_gif),
+        cmocka_unit_test(sizes_and_refusals),       cmocka_unit_test(cut_off_anywhere),
+        cmocka_unit_test(the_first_frame_of_a_gif), cmocka_unit_test(pixels_that_are_numbers),
         cmocka_unit_test(scans_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,8 +4,8 @@
  * pictures); without it every job fails with ST_UNSUPPORTED and says how to get it.
  *
  * Files come from peers: a picture that would be larger than the limits is refused by what its head
- * says, before it is decoded. Of an animation the first frame counts; transparency is dropped, an
- * orientation tag is not acted on, as Pillow's plain open and convert do. */
+ * says, before it is decoded. Of an animation the first frame counts; transparency is dropped in
+ * the end, an orientation tag is not acted on, as Pillow's plain open and convert do. */
 #ifndef SLUICE_PICTURE_PICTURE_H
 #define SLUICE_PICTURE_PICTURE_H
 
@@ -22,7 +22,17 @@ enum picture_color { PICTURE_RGB, PICTURE_BGR, PICTURE_GREY }; /* grey: ITU-R 60
 /* How a picture of another aspect becomes the wanted size: stretched; scaled until it covers and
  * cut around the centre; scaled until it fits and padded with `pad` around it. */
 enum picture_fit { PICTURE_STRETCH, PICTURE_CROP, PICTURE_PAD };
-enum picture_filter { PICTURE_NEAREST, PICTURE_BILINEAR, PICTURE_BICUBIC, PICTURE_LANCZOS };
+/* AUTO is what Pillow's resize does when it is not told, to a picture as its file has it: the
+ * nearest pixel of one with a palette or one bit a pixel; else bicubic, with colours weighted by
+ * their opacity, and on inks before they become colours. The others are of RGB, whatever the file
+ * has. */
+enum picture_filter {
+    PICTURE_AUTO,
+    PICTURE_NEAREST,
+    PICTURE_BILINEAR,
+    PICTURE_BICUBIC,
+    PICTURE_LANCZOS
+};
 /* Where the channels are: planes before rows, or within each pixel. */
 enum picture_layout { PICTURE_NCHW, PICTURE_NHWC };
 

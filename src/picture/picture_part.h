@@ -1,7 +1,7 @@
 /* The interface between the room and the loadable part that decodes: a table of functions, plain C
  * types, no other header of ours. The part is a file libsluice_pictures.so that exports
  * sluice_pictures_entry; it knows no tensor, no limit and no protocol. It turns the bytes of a
- * file, whose kind and size the room has read from its head, into rows of 8-bit RGB.
+ * file, whose kind and size the room has read from its head, into rows of 8-bit samples.
  *
  * `abi` counts changes that break compatibility; room and part are built together. */
 #ifndef SLUICE_PICTURE_PICTURE_PART_H
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PICTURE_PART_ABI 1u
+#define PICTURE_PART_ABI 2u
 #define PICTURE_PART_ENTRY "sluice_pictures_entry"
 
 enum picture_format { PICTURE_JPEG = 1, PICTURE_PNG, PICTURE_WEBP, PICTURE_GIF };
@@ -23,11 +23,21 @@ struct picture_part_file {
     uint32_t width, height; /* >= 1, what the head says; a decoder that sees others must refuse */
 };
 
+/* What a pixel of the rows is. */
+enum picture_samples {
+    PICTURE_SAMPLES_RGB = 1, /* three bytes: red, green, blue */
+    PICTURE_SAMPLES_RGBA,    /* the same, not multiplied by the fourth: alpha, 255 is opaque */
+    PICTURE_SAMPLES_CMYK     /* four inks: cyan, magenta, yellow, black; 255 is all of it */
+};
+
 /* Where the rows go. */
 struct picture_part_sink {
     void *cookie;
-    /* The next row from the top: width x 3 bytes, red, green, blue; borrowed for the call. */
-    void (*row)(void *cookie, const uint8_t *rgb);
+    /* Once, before the first row: what every row is. Returns: false when the room has no memory;
+     * the part then gives none and says PICTURE_PART_NO_MEMORY. */
+    bool (*start)(void *cookie, enum picture_samples samples);
+    /* The next row from the top, width pixels; borrowed for the call. */
+    void (*row)(void *cookie, const uint8_t *samples);
 };
 
 enum picture_part_result {
@@ -40,9 +50,9 @@ struct picture_part {
     size_t size; /* of this struct, as the part knew it */
     uint32_t abi;
     const char *version; /* of the library behind it, "libvips 8.14.1" */
-    /* Decodes the first frame of a file. Alpha is dropped, not blended; 16-bit samples lose their
-     * low byte; CMYK becomes RGB without a profile; no profile and no orientation is applied. May
-     * block. Thread: any, several at a time. */
+    /* Decodes the first frame of a file. Grey and palettes become RGB; alpha and inks stay as they
+     * are; 16-bit samples lose their low byte; no profile and no orientation is applied. May block.
+     * Thread: any, several at a time. */
     enum picture_part_result (*decode)(const struct picture_part_file *file,
                                        const struct picture_part_sink *sink);
     /* The calling thread, which has decoded, will end. */

@@ -9,7 +9,7 @@
 
 #include "base/checked.h"
 
-enum { CHANNELS = 3, HALF = 1 << (WEIGHT_BITS - 1) };
+enum { MAX_CHANNELS = 4, HALF = 1 << (WEIGHT_BITS - 1) };
 
 struct resample {
     struct resample_plan plan;
@@ -56,7 +56,7 @@ static bool make_room(struct resample *resample) {
         return false;
     }
     resample->n_slots = count_slots(&resample->y);
-    if (!checked_mul(resample->x.n_out, CHANNELS, &n_samples) ||
+    if (!checked_mul(resample->x.n_out, resample->plan.n_channels, &n_samples) ||
         !checked_mul(n_samples, resample->n_slots, &n_sums) ||
         !checked_mul(n_sums, sizeof(*resample->sums), &n_bytes)) {
         return false;
@@ -70,6 +70,7 @@ static bool make_room(struct resample *resample) {
 enum status resample_new(const struct resample_plan *plan, struct resample **out,
                          struct error *err) {
     struct resample *resample = calloc(1, sizeof(*resample));
+    assert(plan->n_channels == 3 || plan->n_channels == MAX_CHANNELS);
     if (resample) {
         resample->plan = *plan;
     }
@@ -97,24 +98,35 @@ void resample_free(struct resample *resample) {
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static void narrow_row(struct resample *resample, const uint8_t *rgb) {
+/* `n_channels` is a constant where it is called, so that the loops over it are none. */
+static inline __attribute__((always_inline)) void narrow(struct resample *resample,
+                                                         const uint8_t *samples,
+                                                         const uint32_t n_channels) {
     const struct weights *x = &resample->x;
     uint8_t *out = resample->narrow;
     for (uint32_t i = 0; i < x->n_out; i++) {
         const int32_t *weights = weights_of(x, i);
-        const uint8_t *from = rgb + (size_t)x->spans[i].first * CHANNELS;
+        const uint8_t *from = samples + (size_t)x->spans[i].first * n_channels;
         uint32_t n = x->spans[i].n;
-        int32_t red = HALF, green = HALF, blue = HALF;
+        int32_t sums[MAX_CHANNELS] = {HALF, HALF, HALF, HALF};
         for (uint32_t k = 0; k < n; k++) {
-            red += from[0] * weights[k];
-            green += from[1] * weights[k];
-            blue += from[2] * weights[k];
-            from += CHANNELS;
+            for (uint32_t c = 0; c < n_channels; c++) {
+                sums[c] += from[c] * weights[k];
+            }
+            from += n_channels;
         }
-        out[0] = byte_of(red);
-        out[1] = byte_of(green);
-        out[2] = byte_of(blue);
-        out += CHANNELS;
+        for (uint32_t c = 0; c < n_channels; c++) {
+            out[c] = byte_of(sums[c]);
+        }
+        out += n_channels;
+    }
+}
+
+static void narrow_row(struct resample *resample, const uint8_t *samples) {
+    if (resample->plan.n_channels == 3) {
+        narrow(resample, samples, 3);
+    } else {
+        narrow(resample, samples, MAX_CHANNELS);
     }
 }
 
@@ -158,11 +170,11 @@ static void give_rows(struct resample *resample) {
     }
 }
 
-void resample_row(struct resample *resample, const uint8_t *rgb) {
+void resample_row(struct resample *resample, const uint8_t *samples) {
     assert(resample->n_rows < resample->plan.y.n_in);
     open_rows(resample);
     if (resample->n_done < resample->n_open) {
-        narrow_row(resample, rgb);
+        narrow_row(resample, samples);
         add_row(resample);
     }
     resample->n_rows++;

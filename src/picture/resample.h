@@ -1,6 +1,6 @@
-/* Resizing a picture of 8-bit RGB as its rows come, top to bottom: each is resized to the new width
- * and then adds its share to the new rows it bears upon. What is kept is a few rows of the new
- * width, however high the old picture is. */
+/* Resizing a picture of 8-bit samples as its rows come, top to bottom: each is resized to the new
+ * width and then adds its share to the new rows it bears upon. What is kept is a few rows of the
+ * new width, however high the old picture is. */
 #ifndef SLUICE_PICTURE_RESAMPLE_H
 #define SLUICE_PICTURE_RESAMPLE_H
 
@@ -13,9 +13,10 @@ struct resample;
 
 struct resample_plan {
     struct weights_axis x, y;
-    enum picture_filter filter;
+    enum picture_filter filter; /* not AUTO */
+    uint32_t n_channels;        /* samples of a pixel: 3 or 4 */
     /* The new rows, from the top, x.n_out pixels each; borrowed for the call. */
-    void (*row)(void *cookie, uint32_t y, const uint8_t *rgb);
+    void (*row)(void *cookie, uint32_t y, const uint8_t *samples);
     void *cookie;
 };
 
@@ -27,6 +28,6 @@ void resample_free(struct resample *resample);
 
 /* The next old row, x.n_in pixels; to be called y.n_in times. The last new row is given during the
  * last call, or earlier. Thread: one at a time. */
-void resample_row(struct resample *resample, const uint8_t *rgb);
+void resample_row(struct resample *resample, const uint8_t *samples);
 
 #endif

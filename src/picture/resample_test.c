@@ -76,7 +76,7 @@ static uint8_t *resized(const uint8_t *old, struct weights_axis x, struct weight
     struct result result = {.row_bytes = x.n_out * 3,
                             .pixels = malloc((size_t)y.n_out * x.n_out * 3)};
     struct resample_plan plan = {
-        .x = x, .y = y, .filter = filter, .row = on_row, .cookie = &result};
+        .x = x, .y = y, .filter = filter, .n_channels = 3, .row = on_row, .cookie = &result};
     struct resample *resample = NULL;
     struct error err;
     assert_int_equal(resample_new(&plan, &resample, &err), ST_OK);

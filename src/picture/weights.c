@@ -45,7 +45,8 @@ static struct filter filter_of(enum picture_filter filter) {
         return (struct filter){triangle, 1};
     case PICTURE_LANCZOS:
         return (struct filter){lanczos, 3};
-    case PICTURE_NEAREST: /* not asked for */
+    case PICTURE_AUTO: /* not asked for */
+    case PICTURE_NEAREST:
     case PICTURE_BICUBIC:
         break;
     }

@@ -35,7 +35,7 @@ struct weights {
     int32_t *values;
 };
 
-/* Returns: false when memory is out; nothing is then held. Thread: any. */
+/* `filter` is not AUTO. Returns: false when memory is out; nothing is then held. Thread: any. */
 bool weights_init(struct weights *weights, const struct weights_axis *axis,
                   enum picture_filter filter) __attribute__((warn_unused_result));
 void weights_fini(struct weights *weights);

@@ -21,8 +21,9 @@ static void print_numbers(const char *name, const double *values, size_t n, doub
 
 static void print_picture(const struct picture_plan *plan, struct buf *out) {
     size_t channels = plan->color == PICTURE_GREY ? 1 : PICTURE_MAX_CHANNELS;
-    buf_printf(out, "pictures become %" PRIu32 "x%" PRIu32 " %s (%s, %s", plan->width, plan->height,
-               mip_color_name(plan->color), mip_fit_name(plan->fit), mip_filter_name(plan->filter));
+    buf_printf(out, "pictures become %" PRIu32 "x%" PRIu32 " %s (%s, filter %s", plan->width,
+               plan->height, mip_color_name(plan->color), mip_fit_name(plan->fit),
+               mip_filter_name(plan->filter));
     if (channels > 1) {
         buf_printf(out, ", %s", plan->layout == PICTURE_NCHW ? "nchw" : "nhwc");
     }

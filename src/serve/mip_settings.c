@@ -156,7 +156,7 @@ enum status mip_settings_read(const struct model_config *config, const struct mo
                               struct mip_settings *inputs, struct mip_settings *outputs,
                               struct error *err) {
     static const struct mip_settings defaults = {.fit = PICTURE_STRETCH,
-                                                 .filter = PICTURE_BICUBIC,
+                                                 .filter = PICTURE_AUTO,
                                                  .scale = 1,
                                                  .mean = {{0}, 1},
                                                  .std = {{1}, 1},

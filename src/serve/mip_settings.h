@@ -7,7 +7,9 @@
  * of an input, for pictures
  *     color   grey, rgb or bgr; by default what the number of channels says (3: rgb)
  *     fit     stretch (default), crop or pad
- *     filter  nearest, bilinear, bicubic (default) or lanczos
+ *     filter  nearest, bilinear, bicubic or lanczos; by default auto: as Pillow's resize, which
+ *     takes
+ *             the nearest pixel of a picture with a palette or one bit a pixel, else bicubic
  *     scale   a factor: "0.5", "1/255"; 1 by default
  *     mean    one number, or three: subtracted after scaling; 0 by default
  *     std     the same: divided by after that; 1 by default

@@ -13,11 +13,9 @@ static const char *const COLORS[] = {
     [PICTURE_RGB] = "rgb", [PICTURE_BGR] = "bgr", [PICTURE_GREY] = "grey", NULL};
 static const char *const FITS[] = {
     [PICTURE_STRETCH] = "stretch", [PICTURE_CROP] = "crop", [PICTURE_PAD] = "pad", NULL};
-static const char *const FILTERS[] = {[PICTURE_NEAREST] = "nearest",
-                                      [PICTURE_BILINEAR] = "bilinear",
-                                      [PICTURE_BICUBIC] = "bicubic",
-                                      [PICTURE_LANCZOS] = "lanczos",
-                                      NULL};
+static const char *const FILTERS[] = {
+    [PICTURE_AUTO] = "auto",       [PICTURE_NEAREST] = "nearest", [PICTURE_BILINEAR] = "bilinear",
+    [PICTURE_BICUBIC] = "bicubic", [PICTURE_LANCZOS] = "lanczos", NULL};
 static const char *const LAYOUTS[] = {
     [MIP_LAYOUT_AUTO] = "auto", [MIP_LAYOUT_NCHW] = "nchw", [MIP_LAYOUT_NHWC] = "nhwc", NULL};
 static const char *const BOOLS[] = {"false", "true", NULL};

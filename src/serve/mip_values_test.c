@@ -10,12 +10,14 @@
 
 static const struct {
     mip_value_read *read;
-    const char *good[6]; /* ends with NULL */
+    const char *good[7]; /* ends with NULL */
     const char *bad[12];
 } readers[] = {
     {mip_value_color, {"grey", "rgb", "bgr"}, {"", "gray", "RGB", "grey ", "rgba"}},
     {mip_value_fit, {"stretch", "crop", "pad"}, {"", "cover", "Crop"}},
-    {mip_value_filter, {"nearest", "bilinear", "bicubic", "lanczos"}, {"", "cubic", "lanczos3"}},
+    {mip_value_filter,
+     {"auto", "nearest", "bilinear", "bicubic", "lanczos"},
+     {"", "cubic", "lanczos3"}},
     {mip_value_layout, {"auto", "nchw", "nhwc"}, {"", "NCHW", "hwc"}},
     {mip_value_softmax, {"true", "false"}, {"", "1", "yes", "True"}},
     {mip_value_scale,

@@ -70,12 +70,16 @@ def png_interlaced(array):
 
 # ---- GIF by hand: frames that are not the whole picture ------------------------------------------
 
-def gif(screen, place, transparent=None, own_colors=False):
+GREYS = numpy.repeat(numpy.arange(256, dtype=numpy.uint8), 3).tobytes()  # taken for no palette
+
+
+def gif(screen, place, transparent=None, own_colors=False, greys=False):
     """A 30 x 20 frame at `place` of a screen of that size."""
     rng = numpy.random.default_rng(1)
     colors = rng.integers(0, 256, 768, dtype=numpy.uint8).tobytes()
     frame = Image.frombytes("P", (30, 20), rng.integers(0, 256, 600, dtype=numpy.uint8).tobytes())
     frame.putpalette(colors)
+    colors = GREYS if greys else colors
     made = io.BytesIO()
     frame.save(made, "GIF")
     codes = made.getvalue()[made.getvalue().rindex(struct.pack("<BHHHH", 0x2c, 0, 0, 30, 20)) + 10:]
@@ -119,6 +123,7 @@ def jpegs(rgb, grey):
         "grey.jpg": saved(grey, "JPEG"),
         "cmyk.jpg": cmyk,
         "cmyk-plain.jpg": without_adobe(cmyk),
+        "cmyk-black.jpg": saved(Image.merge("CMYK", (*rgb.split(), grey.rotate(180))), "JPEG"),
         "notes.jpg": saved(rgb, "JPEG", exif=turned(), comment=b"a comment", icc_profile=b"x" * 200),
     }
 
@@ -133,6 +138,7 @@ def pngs(rgb, rgba, grey, few):
         "grey-alpha.png": saved(rgba.convert("LA"), "PNG"),
         "palette.png": saved(few, "PNG"),
         "palette4.png": saved(rgb.quantize(16), "PNG", bits=4),
+        "palette1.png": saved(rgb.quantize(2), "PNG", bits=1),
         "palette-transparent.png": saved(few, "PNG", transparency=3),
         "rgb-transparent.png": saved(rgb, "PNG", transparency=(10, 10, 10)),
         "grey-transparent.png": saved(grey, "PNG", transparency=10),
@@ -175,6 +181,9 @@ def gifs(rgb, grey, few):
         "frame-own.gif": gif(screen, (3, 3), transparent=9, own_colors=True),
         "frame-outside.gif": gif((20, 10), (10, 5)),
         "no-screen.gif": gif((0, 0), (0, 0)),
+        "greys.gif": gif(screen, (10, 5), greys=True),
+        "greys-own.gif": gif(screen, (10, 5), transparent=90, own_colors=True, greys=True),
+        "two.gif": saved(grey.convert("1"), "GIF"),
     }
 
 

@@ -58,7 +58,7 @@ def test_check_says_what_becomes_of_items(write):
     out = check("--model-repository", models, "--mip", "tcp://127.0.0.1:9=grey", "--mip",
                 "unix:///tmp/x=text:1")
     assert "MIP  tcp://127.0.0.1:9=grey\n" in out and "MIP  unix:///tmp/x=text:1\n" in out
-    assert "pictures become 28x28 grey (stretch, bicubic, scale 0.00392157)" in out
+    assert "pictures become 28x28 grey (stretch, filter auto, scale 0.00392157)" in out
     assert "scores  JSON, the 3 best after softmax by 10 labels" in out
     assert "x  TEXT, JSON; pictures as the files they are" in out
 

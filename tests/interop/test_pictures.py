@@ -185,6 +185,40 @@ def test_pad_is_pillows_pad(decoder, name):
             assert_near(got, ImageOps.pad(image, size, kind, color=(90, 90, 90)), name)
 
 
+MULTIPLIED = {"RGBA": "RGBa", "LA": "La"}  # by their alpha
+
+
+def default_in_two_steps(image, width, height):
+    """What resize does of itself, to the new width, then to the new height: the nearest pixel of an
+    indexed picture, colours weighted by their opacity, inks before they are colours; RGB in the end."""
+    mode = image.mode
+    if (width, height) != image.size:
+        image = image.convert(MULTIPLIED.get(mode, mode))
+        image = image.resize((width, image.height)).resize((width, height)).convert(mode)
+    return numpy.asarray(image.convert("RGB"))
+
+
+def test_by_default_resizing_is_pillows_default(decoder, kinds):
+    sizes = [*SIZES, (pictures.WIDTH, pictures.HEIGHT)]
+    for name, path in kinds.items():
+        jobs = [sized(path, *size) for size in sizes]
+        with Image.open(path) as image:
+            for size, got in zip(sizes, decoder.arrays(jobs)):
+                assert numpy.array_equal(got, default_in_two_steps(image, *size)), (name, size)
+
+
+@pytest.mark.parametrize("name", ["palette.png", "1.png", "palette.gif", "greys.gif"])
+def test_by_default_crop_and_pad_are_pillows_default(decoder, kinds, name):
+    """The nearest pixel of three of them, and of the last not."""
+    crop, pad = decoder.arrays([sized(kinds[name], 30, 30, fit=fit) for fit in ("crop", "pad")])
+    with Image.open(kinds[name]) as image:
+        assert numpy.array_equal(crop, ImageOps.fit(image, (30, 30)).convert("RGB"))
+        inner = numpy.asarray(ImageOps.contain(image, (30, 30)).convert("RGB"))
+    top = round((30 - len(inner)) * 0.5)
+    assert numpy.array_equal(pad[top:top + len(inner)], inner)
+    assert not pad[:top].any() and not pad[top + len(inner):].any()
+
+
 def test_a_model_sees_what_it_was_trained_with(decoder, kinds):
     """KubeMo's example: stretched to 28 x 28, made grey, divided by 255."""
     paths = [*pictures.photos(), *kinds.values()]
@@ -192,7 +226,8 @@ def test_a_model_sees_what_it_was_trained_with(decoder, kinds):
              "scale": repr(1 / 255)} for path in paths]
     for path, (status, out) in zip(paths, decoder.results(jobs)):
         assert status == "OK", (path, out)
-        wanted = numpy.asarray(rgb_of(path).resize((28, 28)).convert("L"), numpy.float32) / 255
+        with Image.open(path) as image:
+            wanted = numpy.asarray(image.resize((28, 28)).convert("L"), numpy.float32) / 255
         got = numpy.frombuffer(out, numpy.float32).reshape(28, 28)
         assert abs(got - wanted).max() < 1.5 / 255, path
 

@@ -77,7 +77,8 @@ static char *text_of(struct str value) {
 static void set_look(struct picture_plan *plan, struct str name, struct str value) {
     static const char *const colors[] = {"rgb", "bgr", "grey", NULL};
     static const char *const fits[] = {"stretch", "crop", "pad", NULL};
-    static const char *const filters[] = {"nearest", "bilinear", "bicubic", "lanczos", NULL};
+    static const char *const filters[] = {"auto",    "nearest", "bilinear",
+                                          "bicubic", "lanczos", NULL};
     static const char *const layouts[] = {"nchw", "nhwc", NULL};
     if (str_is(name, "color")) {
         plan->color = (enum picture_color)one_of(value, colors);
@@ -140,9 +141,8 @@ static struct str read_file(const char *path, uint64_t most) {
 }
 
 static void read_task(struct task *task, struct str line) {
-    *task = (struct task){
-        .n_bytes = UINT64_MAX,
-        .plan = {.filter = PICTURE_BICUBIC, .datatype = DT_UINT8, .scale = 1, .std = {1, 1, 1}}};
+    *task = (struct task){.n_bytes = UINT64_MAX,
+                          .plan = {.datatype = DT_UINT8, .scale = 1, .std = {1, 1, 1}}};
     while (line.ptr) {
         struct str value = str_cut(&line, ' ');
         struct str name = str_cut(&value, '=');
