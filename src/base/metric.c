@@ -181,8 +181,10 @@ static void visit_cells(const int64_t *values,
                         void (*visit)(void *cookie, const char *protocol, enum status status,
                                       int64_t n),
                         void *cookie) {
-    static const char *const protocols[METRIC_PROTOCOLS] = {
-        [METRIC_HTTP] = "http", [METRIC_GRPC] = "grpc", [METRIC_MIP] = "mip"};
+    static const char *const protocols[METRIC_PROTOCOLS] = {[METRIC_HTTP] = "http",
+                                                            [METRIC_GRPC] = "grpc",
+                                                            [METRIC_MIP] = "mip",
+                                                            [METRIC_PICK] = "pick"};
     for (int i = 0; i < N_CELLS - ERRORS; i++) {
         if (values[i] != 0) {
             visit(cookie, protocols[i / (int)ST_COUNT_], (enum status)(i % (int)ST_COUNT_),

@@ -31,7 +31,7 @@ enum metric_family {
 #undef FAMILY
 
 /* Who answered with an error. */
-enum metric_protocol { METRIC_HTTP, METRIC_GRPC, METRIC_MIP, METRIC_PROTOCOLS };
+enum metric_protocol { METRIC_HTTP, METRIC_GRPC, METRIC_MIP, METRIC_PICK, METRIC_PROTOCOLS };
 
 void metric_add(enum metric metric, int64_t delta);
 /* A peer was told of an error, by whatever code its protocol has. */

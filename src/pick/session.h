@@ -24,11 +24,9 @@
 #ifndef SLUICE_PICK_SESSION_H
 #define SLUICE_PICK_SESSION_H
 
-#include "base/arena.h"
+#include "base/buf.h"
 #include "pool/pool.h"
 #include "tensor/tensor.h"
-
-struct pick_counts;
 
 /* Each is a setting (cli/settings.def). */
 struct pick_limits {
@@ -42,7 +40,6 @@ struct pick_means {
     struct pool *pool;
     struct pool_reader *reader;
     struct pick_limits limits;
-    struct pick_counts *counts; /* may be NULL */
 };
 
 /* A message as it came; its bytes stay until `release` has been called, which may be NULL. */

@@ -96,6 +96,12 @@ struct pool_pick {
 enum status pool_pick(struct pool_reader *reader, const struct pool_request *request,
                       struct pool_pick *out, struct error *err) __attribute__((warn_unused_result));
 
+/* What pool_pick would say of a request that has its endpoint already, now that its model is known:
+ * all of `*out` but the endpoints and the ticket. Returns: ST_UNKNOWN_MODEL, ST_SATURATED, where
+ * the others at that endpoint are too many. Thread: the reader's. */
+enum status pool_check(struct pool_reader *reader, const struct pool_request *request,
+                       const struct pool_ticket *ticket, struct pool_pick *out, struct error *err)
+    __attribute__((warn_unused_result));
 /* The request has ended, however it did: at every end, once. The ticket becomes none; none is left
  * alone. Thread: any. */
 void pool_give_back(struct pool *pool, struct pool_ticket *ticket);

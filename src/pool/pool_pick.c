@@ -137,6 +137,14 @@ static enum status say_none(struct pool_reader *reader, const struct pool_reques
                      numbers.n_ready);
 }
 
+static enum status say_saturated(const struct pool_spec *spec, struct error *err) {
+    return error_set(err, ST_SATURATED,
+                     "every endpoint has %llu requests in flight or more "
+                     "(max_in_flight in the picker's configuration), and this request is "
+                     "sheddable",
+                     (unsigned long long)spec->max_in_flight);
+}
+
 static enum status finish(struct pool_reader *reader, const struct pool_request *request,
                           enum attempt attempt, const struct pool_best *best, struct pool_pick *out,
                           struct error *err) {
@@ -144,11 +152,7 @@ static enum status finish(struct pool_reader *reader, const struct pool_request 
         return say_none(reader, request, err);
     }
     if (attempt == ATTEMPT_SATURATED) {
-        return error_set(err, ST_SATURATED,
-                         "every endpoint has %llu requests in flight or more "
-                         "(max_in_flight in the picker's configuration), and this request is "
-                         "sheddable",
-                         (unsigned long long)reader->snapshot->spec->max_in_flight);
+        return say_saturated(reader->snapshot->spec, err);
     }
     for (size_t i = 0; i < best->n; i++) {
         out->endpoints[i] = best->endpoints[i];
@@ -181,4 +185,15 @@ enum status pool_pick(struct pool_reader *reader, const struct pool_request *req
         lock_drop(&reader->pool->lock);
     } while (attempt == ATTEMPT_AGAIN);
     return finish(reader, request, attempt, &best, out, err);
+}
+
+/* ---- a look without a pick ------------------------------------------------------------------- */
+
+enum status pool_check(struct pool_reader *reader, const struct pool_request *request,
+                       const struct pool_ticket *ticket, struct pool_pick *out, struct error *err) {
+    const struct pool_spec *spec = pool_look(reader)->spec;
+    enum status st = resolve(reader, request, out, err);
+    uint64_t n = ticket->endpoint ? endpoint_in_flight(ticket->endpoint) : 0;
+    bool saturated = spec->max_in_flight > 0 && n > spec->max_in_flight; /* n: this one, too */
+    return st == ST_OK && out->sheddable && saturated ? say_saturated(spec, err) : st;
 }

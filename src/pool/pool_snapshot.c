@@ -184,6 +184,24 @@ const struct pool_name *pool_snapshot_name(const struct pool_snapshot *snapshot,
     return bsearch(&wanted, snapshot->names, snapshot->n_names, sizeof(wanted), compare_names);
 }
 
+static bool has_targets(const struct pool_model *model) {
+    return model && model->targets.n > 0;
+}
+
+bool pool_snapshot_renames(const struct pool_snapshot *snapshot, struct str name) {
+    const struct pool_name *known = pool_snapshot_name(snapshot, name);
+    return known ? known->rewrite || has_targets(known->model) : snapshot->rest != NULL;
+}
+
+/* Without any of these every name, and none, is treated alike. */
+static bool models_matter(const struct pool_spec *spec) {
+    bool matter = spec->strict_models || spec->n_rewrites > 0;
+    for (size_t i = 0; i < spec->n_models && !matter; i++) {
+        matter = has_targets(&spec->models[i]) || spec->models[i].criticality != POOL_STANDARD;
+    }
+    return matter;
+}
+
 /* ---- objectives ------------------------------------------------------------------------------ */
 
 /* By name; of equal ones the first in the spec's order. */
@@ -235,6 +253,7 @@ enum status pool_snapshot_new(struct pool_spec *spec, uint64_t generation,
     atomic_init(&snapshot->n_refs, 1);
     snapshot->generation = generation;
     snapshot->spec = spec;
+    snapshot->models_matter = models_matter(spec);
     enum status st = index_members(snapshot, spec, err);
     if (st == ST_OK) {
         st = index_addresses(snapshot, spec, err);

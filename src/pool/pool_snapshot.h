@@ -39,6 +39,7 @@ struct pool_snapshot {
     const struct pool_name *names; /* sorted */
     size_t n_names;
     const struct pool_rewrite *rest; /* the rewrite for names that nothing knows, or NULL */
+    bool models_matter;              /* which model a request names can make a difference */
     const struct pool_objective **objectives; /* sorted by name */
     size_t n_objectives;
 };
@@ -56,6 +57,8 @@ const struct pool_member *pool_snapshot_find_ip(const struct pool_snapshot *snap
                                                 const struct endpoint_address *ip, size_t *n);
 /* Returns: NULL when there is neither a model nor a rewrite of this name. */
 const struct pool_name *pool_snapshot_name(const struct pool_snapshot *snapshot, struct str name);
+/* May a request for this model be sent on under another name? */
+bool pool_snapshot_renames(const struct pool_snapshot *snapshot, struct str name);
 /* Returns: NULL when there is no such objective. */
 const struct pool_objective *pool_snapshot_objective(const struct pool_snapshot *snapshot,
                                                      struct str name);

@@ -101,6 +101,8 @@ struct ext_proc_value {
  * "x-gateway-destination-endpoint-subset". */
 struct ext_proc_value ext_proc_metadata_find(const struct ext_proc_request *request,
                                              struct str space, struct str key);
+/* Is filter_metadata[space] there at all? */
+bool ext_proc_metadata_has(const struct ext_proc_request *request, struct str space);
 /* What attributes[space][key] is; proxies have one space, "envoy.filters.http.ext_proc". */
 struct ext_proc_value ext_proc_attribute_find(const struct ext_proc_request *request,
                                               struct str space, struct str key);

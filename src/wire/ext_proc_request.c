@@ -192,6 +192,10 @@ struct ext_proc_value ext_proc_metadata_find(const struct ext_proc_request *requ
     return ext_proc_struct_find(request->metadata, EXT_PROC_F_SPACES, space, key);
 }
 
+bool ext_proc_metadata_has(const struct ext_proc_request *request, struct str space) {
+    return ext_proc_struct_has(request->metadata, EXT_PROC_F_SPACES, space);
+}
+
 struct ext_proc_value ext_proc_attribute_find(const struct ext_proc_request *request,
                                               struct str space, struct str key) {
     return ext_proc_struct_find(request->message, EXT_PROC_F_ATTRIBUTES, space, key);

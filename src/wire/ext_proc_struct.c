@@ -132,6 +132,10 @@ struct ext_proc_value ext_proc_struct_find(struct str message, uint32_t number, 
     return find_value(find_entry(message, number, space), key);
 }
 
+bool ext_proc_struct_has(struct str message, uint32_t number, struct str space) {
+    return find_entry(message, number, space).ptr != NULL;
+}
+
 struct ext_proc_value ext_proc_struct_find_nested(struct str message, struct str space,
                                                   struct str key) {
     struct str value = find_entry(message, EXT_PROC_F_ENTRIES, space);

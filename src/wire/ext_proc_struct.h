@@ -37,6 +37,8 @@ enum {
  * ext_proc_request_decode; `what` is what the error calls it. */
 enum status ext_proc_struct_check(struct str message, enum ext_proc_node node, const char *what,
                                   struct error *err) __attribute__((warn_unused_result));
+/* Has the map<string, Struct> that is field `number` of `message` such an entry? */
+bool ext_proc_struct_has(struct str message, uint32_t number, struct str space);
 /* Looks into the map<string, Struct> that is field `number` of `message`. */
 struct ext_proc_value ext_proc_struct_find(struct str message, uint32_t number, struct str space,
                                            struct str key);

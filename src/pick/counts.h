@@ -1,0 +1,37 @@
+/* What sessions count, in the process's registry (base/metric.def): one function for each thing
+ * that can happen. */
+#ifndef SLUICE_PICK_COUNTS_H
+#define SLUICE_PICK_COUNTS_H
+
+#include <stdbool.h>
+
+#include "base/metric.h"
+
+/* Where a model was found. */
+enum pick_found { PICK_FOUND_NONE, PICK_FOUND_PATH, PICK_FOUND_HEADER, PICK_FOUND_BODY };
+
+static inline void pick_count_begin(void) {
+    metric_add(METRIC_PICK_STREAMS, 1);
+    metric_add(METRIC_PICK_STREAMS_TOTAL, 1);
+}
+static inline void pick_count_end(bool owed) {
+    metric_add(METRIC_PICK_STREAMS, -1);
+    if (owed) {
+        metric_add(METRIC_PICK_UNANSWERED_TOTAL, 1);
+    }
+}
+static inline void pick_count_pick(bool at_body) {
+    metric_add(at_body ? METRIC_PICK_AT_BODY : METRIC_PICK_AT_HEADERS, 1);
+}
+static inline void pick_count_model(enum pick_found found) {
+    static const enum metric rows[] = {[PICK_FOUND_NONE] = METRIC_PICK_MODEL_NONE,
+                                       [PICK_FOUND_PATH] = METRIC_PICK_MODEL_IN_PATH,
+                                       [PICK_FOUND_HEADER] = METRIC_PICK_MODEL_IN_HEADER,
+                                       [PICK_FOUND_BODY] = METRIC_PICK_MODEL_IN_BODY};
+    metric_add(rows[found], 1);
+}
+static inline void pick_count_refusal(enum status status) {
+    metric_add_error(METRIC_PICK, status);
+}
+
+#endif

@@ -1,0 +1,121 @@
+/* Headers are compared by their lengths first, so that most of them cost a look at a table. */
+#include "pick/request.h"
+
+/* Of several names the one that comes first in the configuration counts, wherever it stands. */
+struct ranked_value {
+    struct str value;
+    size_t rank;
+};
+
+struct found {
+    struct pick_request *request;
+    const struct protocol *protocol;
+    struct ranked_value rewrite, objective;
+    struct str selection;
+};
+
+static void take_first(struct str *slot, struct str value) {
+    if (!slot->ptr) {
+        *slot = value.ptr ? value : STR("");
+    }
+}
+
+static bool take_ranked(const struct protocol_headers *names, const struct ext_proc_header *header,
+                        struct ranked_value *out) {
+    for (size_t i = 0; i < names->n; i++) {
+        if (str_eq(names->names[i], header->key)) {
+            if (!out->value.ptr || i < out->rank) {
+                *out = (struct ranked_value){header->value.ptr ? header->value : STR(""), i};
+            }
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The names that HTTP has. Returns: it was one. */
+static bool take_own(struct pick_request *request, const struct ext_proc_header *header) {
+    struct str key = header->key;
+    if (key.len == 5 && str_is(key, ":path")) {
+        take_first(&request->path, header->value);
+    } else if (key.len == 7 && str_is(key, ":method")) {
+        take_first(&request->method, header->value);
+    } else if (key.len == 12 && str_is(key, "content-type")) {
+        take_first(&request->content_type, header->value);
+    } else if (key.len == 14 && str_is(key, "content-length")) {
+        take_first(&request->content_length, header->value);
+    } else if (key.len == 16 && str_is(key, "content-encoding")) {
+        if (header->value.len > 0 && !str_eq_nocase(str_trim(header->value), STR("identity"))) {
+            take_first(&request->encoding, header->value);
+        }
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* The names of the configuration. */
+static void take_configured(struct found *found, const struct ext_proc_header *header) {
+    const struct protocol *protocol = found->protocol;
+    if (take_ranked(&protocol->objective_headers, header, &found->objective) ||
+        take_ranked(&protocol->rewrite_headers, header, &found->rewrite)) {
+        return;
+    }
+    if (str_eq(protocol->model_header, header->key)) {
+        take_first(&found->request->model, header->value);
+    } else if (protocol->conformance && str_eq(protocol->selection_header, header->key)) {
+        take_first(&found->selection, header->value);
+    }
+}
+
+static void read_headers(struct found *found, struct str fields) {
+    struct pb_reader reader = pb_read(fields);
+    struct ext_proc_header header;
+    while (ext_proc_header_next(&reader, &header)) {
+        if (!take_own(found->request, &header)) {
+            take_configured(found, &header);
+        }
+    }
+    found->request->rewrite = found->rewrite.value;
+    found->request->objective = found->objective.value;
+}
+
+/* Clause: "Endpoint Subset". A key with a value that is neither a list nor a text is there all the
+ * same, and nothing can be picked from it; so is an item that is no text. */
+static enum status read_hint(struct arena *arena, const struct protocol *protocol,
+                             const struct ext_proc_request *message, struct pick_request *out,
+                             struct error *err) {
+    struct ext_proc_value item,
+        hint = ext_proc_metadata_find(message, protocol->subset_namespace, protocol->subset_key);
+    struct pb_reader list = pb_read(hint.list);
+    enum status st = ST_OK;
+    subset_init(&out->hint, false);
+    out->has_hint = hint.kind != EXT_PROC_ABSENT;
+    if (hint.kind == EXT_PROC_STRING) {
+        st = subset_add_list(&out->hint, arena, hint.text, err);
+    }
+    while (hint.kind == EXT_PROC_LIST && st == ST_OK && ext_proc_list_next(&list, &item)) {
+        struct str text = item.kind == EXT_PROC_STRING ? str_trim(item.text) : STR("");
+        st = subset_add(&out->hint, arena, text, err);
+    }
+    return st;
+}
+
+enum status pick_request_read(struct arena *arena, const struct protocol *protocol,
+                              const struct ext_proc_request *message, struct pick_request *out,
+                              struct error *err) {
+    struct found found = {.request = out, .protocol = protocol};
+    *out = (struct pick_request){.has_hint = false};
+    read_headers(&found, message->fields);
+    subset_init(&out->selection, true);
+    out->has_selection = found.selection.ptr != NULL;
+    enum status st = read_hint(arena, protocol, message, out, err);
+    if (st == ST_OK && out->has_selection) {
+        st = subset_add_list(&out->selection, arena, found.selection, err);
+    }
+    return st;
+}
+
+bool pick_request_is_grpc(const struct pick_request *request) {
+    return str_starts(request->content_type, STR("application/grpc"));
+}

@@ -1,0 +1,228 @@
+/* A session's life: which message goes where, how it ends. */
+#include "pick/session_state.h"
+
+#include <assert.h>
+
+/* ---- phases ---------------------------------------------------------------------------------- */
+
+void pick_session_enter(struct pick_session *session, enum pick_phase phase) {
+    static const unsigned before[] = {
+        [PICK_HELD] = 1u << PICK_NEW,
+        [PICK_AWAITED] = 1u << PICK_NEW,
+        [PICK_PICKED] = 1u << PICK_NEW | 1u << PICK_HELD | 1u << PICK_AWAITED,
+        [PICK_PASSED] = 1u << PICK_HELD | 1u << PICK_AWAITED,
+        [PICK_OVER] = ~0u,
+    };
+    assert(before[phase] >> session->phase & 1);
+    session->phase = phase;
+}
+
+const struct pool_spec *pick_session_spec(struct pick_session *session) {
+    return pool_look(session->means.reader)->spec;
+}
+
+void pick_session_give_back(struct pick_session *session) {
+    pool_give_back(session->means.pool, &session->ticket);
+}
+
+void pick_session_drop_headers(struct pick_session *session) {
+    if (session->headers) {
+        pick_let_go(session->headers);
+        session->headers = NULL;
+    }
+}
+
+/* ---- ends ------------------------------------------------------------------------------------ */
+
+/* Nothing more is said. */
+static void end(struct pick_session *session, const struct error *why) {
+    pick_session_enter(session, PICK_OVER);
+    pick_held_drop(&session->held);
+    pick_session_drop_headers(session);
+    pick_session_give_back(session);
+    pick_outbox_finish(&session->outbox, why);
+}
+
+void pick_session_break(struct pick_session *session, const struct error *why) {
+    if (session->phase != PICK_OVER) {
+        end(session, why);
+    }
+}
+
+void pick_session_illegal(struct pick_session *session, const char *what) {
+    struct error err;
+    error_set(&err, ST_BAD_REQUEST, "%s", what);
+    metric_add(METRIC_PICK_ILLEGAL_TOTAL, 1);
+    pick_session_break(session, &err);
+}
+
+void pick_session_refuse(struct pick_session *session, const struct error *why) {
+    struct error err;
+    enum status st = pick_refuse(&session->outbox, session->arena, pick_session_spec(session),
+                                 &session->request, why, &err);
+    end(session, st == ST_OK ? NULL : &err);
+}
+
+void pick_session_nod(struct pick_session *session, enum ext_proc_kind kind) {
+    struct error err;
+    if (pick_tell_nothing(&session->outbox, kind, &err) != ST_OK) {
+        pick_session_break(session, &err);
+    }
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+struct pick_kept *pick_session_keep(struct pick_session *session) {
+    if (!session->kept) {
+        session->kept = pick_keep(&session->outbox, session->message);
+    }
+    if (!session->kept) {
+        struct error err;
+        error_set(&err, ST_NO_MEMORY, "no memory to hold a message of the proxy's");
+        pick_session_break(session, &err);
+    }
+    return session->kept;
+}
+
+/* Clause: ext-proc, ProcessingRequest: messages of a proxy newer than this list are left alone. */
+static void dispatch(struct pick_session *session, const struct ext_proc_request *message) {
+    switch (message->kind) {
+    case EXT_PROC_NONE:
+        break;
+    case EXT_PROC_REQUEST_HEADERS:
+        pick_session_on_headers(session, message);
+        break;
+    case EXT_PROC_REQUEST_BODY:
+        pick_session_on_body(session, message);
+        break;
+    case EXT_PROC_REQUEST_TRAILERS:
+        pick_session_on_trailers(session);
+        break;
+    case EXT_PROC_RESPONSE_HEADERS:
+        pick_session_on_answer_headers(session, message);
+        break;
+    case EXT_PROC_RESPONSE_BODY:
+        pick_session_on_answer_body(session, message);
+        break;
+    case EXT_PROC_RESPONSE_TRAILERS:
+        pick_session_on_answer_trailers(session);
+        break;
+    }
+}
+
+/* protocol_config comes with the first message, whatever it is. */
+static void configure(struct pick_session *session, const struct ext_proc_request *message) {
+    if (message->has_config && !session->configured) {
+        session->config = message->config;
+        session->configured = true;
+    }
+}
+
+static void step(struct pick_session *session, struct str data) {
+    struct ext_proc_request message;
+    struct error err;
+    if (ext_proc_request_decode(data, &message, &err) != ST_OK) {
+        metric_add(METRIC_PICK_ILLEGAL_TOTAL, 1);
+        pick_session_break(session, &err);
+        return;
+    }
+    if (message.observes && !session->observed) {
+        session->observed = true;
+        metric_add(METRIC_PICK_OBSERVED_TOTAL, 1);
+    }
+    if (!session->observed) {
+        configure(session, &message);
+        dispatch(session, &message);
+    }
+}
+
+void pick_session_take(struct pick_session *session, const struct pick_message *message) {
+    session->message = message;
+    if (session->phase != PICK_OVER) {
+        step(session, message->data);
+    }
+    if (session->kept) {
+        pick_let_go(session->kept);
+    } else if (message->release) {
+        message->release(message->cookie);
+    }
+    session->message = NULL;
+    session->kept = NULL;
+}
+
+void pick_session_half_close(struct pick_session *session) {
+    pick_session_break(session, NULL);
+}
+
+/* ---- time ------------------------------------------------------------------------------------ */
+
+bool pick_session_owes(const struct pick_session *session) {
+    return session->phase == PICK_HELD;
+}
+
+void pick_session_time_out(struct pick_session *session) {
+    struct error err;
+    if (pick_session_owes(session)) {
+        error_set(&err, ST_REQUEST_TIMEOUT,
+                  "the model must be named within the first part of the body: after %llu ms and "
+                  "%llu bytes it was not (--answer-timeout)",
+                  (unsigned long long)(session->means.limits.answer_timeout_ns / 1000000),
+                  (unsigned long long)session->held.n_bytes);
+        pick_session_refuse(session, &err);
+    }
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+struct pick_session *pick_session_new(struct arena *arena, const struct pick_means *means,
+                                      const struct pick_out *out) {
+    struct pick_session *session = arena_alloc(arena, sizeof(*session));
+    if (session) {
+        *session = (struct pick_session){.arena = arena, .means = *means};
+        session->config.request_body = session->config.response_body = EXT_PROC_BODY_STREAMED;
+        pick_outbox_init(&session->outbox, arena, out);
+        pick_held_init(&session->held, means->limits.max_body_bytes);
+        pick_count_begin();
+    }
+    return session;
+}
+
+void pick_session_free(struct pick_session *session) {
+    if (session) {
+        pick_count_end(session->phase == PICK_HELD);
+        pick_held_drop(&session->held);
+        pick_session_drop_headers(session);
+        pick_session_give_back(session);
+        pick_outbox_fini(&session->outbox);
+    }
+}
+
+/* ---- for people ------------------------------------------------------------------------------ */
+
+static const char *what_of(const struct pick_session *session) {
+    switch (session->phase) {
+    case PICK_NEW:
+        return session->observed ? "observed" : "before its headers";
+    case PICK_HELD:
+    case PICK_AWAITED:
+        return "until its body names the model";
+    case PICK_PICKED:
+        return session->answer_ended   ? "answered"
+               : session->answer_begun ? "in the answer"
+                                       : "in the request";
+    case PICK_PASSED:
+        return "answered by the proxy";
+    case PICK_OVER:
+        break;
+    }
+    return "over";
+}
+
+void pick_session_describe(const struct pick_session *session, struct buf *out) {
+    const struct endpoint *endpoint = session->ticket.endpoint;
+    buf_add_str(out, session->line);
+    if (endpoint) {
+        buf_printf(out, " → %.*s", STR_ARG(endpoint_text(endpoint)));
+    }
+    buf_printf(out, "%s%s", session->line.len > 0 ? ", " : "", what_of(session));
+}

@@ -1,0 +1,253 @@
+/* The request's body and trailers, in each mode that proxies send them in. */
+#include "pick/session_state.h"
+
+#include <inttypes.h>
+
+/* ---- what the scan says ---------------------------------------------------------------------- */
+
+/* Looks at what came. `is_all`: nothing of the body comes behind it. Returns: it is known now what
+ * the body names, if anything. */
+static bool look(struct pick_session *session, const struct ext_proc_request *message,
+                 bool is_all) {
+    bool known = !message->end_without_message &&
+                 pick_scan_feed(session->scan, message->body, message->is_compressed);
+    if (!known && is_all) {
+        pick_scan_end(session->scan);
+    }
+    return known || is_all;
+}
+
+/* Returns: false where the body names no model, and the client was told. */
+static bool check_name(struct pick_session *session) {
+    struct error err;
+    if (pick_scan_check(session->scan, &err) != ST_OK) {
+        pick_session_refuse(session, &err);
+        return false;
+    }
+    return true;
+}
+
+/* The model to match, now that the body is known. */
+static struct str model_of(struct pick_session *session) {
+    if (!session->asked.ptr) {
+        session->found = PICK_FOUND_BODY;
+    }
+    return session->asked.ptr ? session->asked : pick_scan_name(session->scan);
+}
+
+/* A whole body may not be larger than one that is held. Returns: as check_name. */
+static bool check_size(struct pick_session *session, const struct ext_proc_request *message) {
+    struct error err;
+    uint64_t max_bytes = session->means.limits.max_body_bytes;
+    if (message->body.len <= max_bytes) {
+        return true;
+    }
+    error_set(&err, ST_BODY_TOO_LARGE,
+              "the body has %zu bytes, and one that names the model may have %" PRIu64
+              " (--max-body-size)",
+              message->body.len, max_bytes);
+    pick_session_refuse(session, &err);
+    return false;
+}
+
+/* ---- FULL_DUPLEX, GRPC ----------------------------------------------------------------------- */
+
+static bool is_grpc_mode(const struct pick_session *session) {
+    return session->config.request_body == EXT_PROC_BODY_GRPC;
+}
+
+/* The scan has ended: the answer to the headers leaves, and behind it what was held. */
+static void conclude(struct pick_session *session) {
+    struct pick_draft draft = {.news = {.kind = EXT_PROC_REQUEST_HEADERS}};
+    struct error err;
+    if (!check_name(session) || !pick_session_choose(session, model_of(session), &draft) ||
+        !pick_session_tell(session, &draft)) {
+        return;
+    }
+    pick_session_enter(session, PICK_PICKED);
+    pick_session_drop_headers(session);
+    if (pick_held_send(&session->held, &session->outbox, EXT_PROC_REQUEST_BODY, &draft.edits,
+                       is_grpc_mode(session), &err) != ST_OK) {
+        pick_session_break(session, &err);
+    }
+}
+
+/* In mode GRPC each message is a whole one. */
+static void hold(struct pick_session *session, const struct ext_proc_request *message) {
+    bool known = look(session, message, session->request_ended || is_grpc_mode(session));
+    bool is_nothing = message->body.len == 0 && !session->request_ended && !is_grpc_mode(session);
+    struct pick_kept *kept = is_nothing ? NULL : pick_session_keep(session);
+    struct error err;
+    enum status st = ST_OK;
+    if (kept) {
+        struct pick_part part = pick_part_of(message, kept);
+        st = pick_held_add(&session->held, &session->outbox, &part, &err);
+    }
+    if (session->phase != PICK_HELD) {
+        return; /* no memory to keep it */
+    }
+    if (st == ST_OK && !known) {
+        st = pick_held_check(&session->held, &err);
+    }
+    if (st != ST_OK) {
+        pick_session_refuse(session, &err);
+    } else if (known) {
+        conclude(session);
+    }
+}
+
+static void pass_on(struct pick_session *session, const struct ext_proc_request *message) {
+    struct pick_kept *kept = pick_session_keep(session);
+    struct error err;
+    if (!kept) {
+        return;
+    }
+    struct pick_part part = pick_part_of(message, kept);
+    if (pick_part_send(&session->outbox, EXT_PROC_REQUEST_BODY, &part, 0, NULL,
+                       is_grpc_mode(session), &err) != ST_OK) {
+        pick_session_break(session, &err);
+    }
+}
+
+/* ---- BUFFERED, BUFFERED_PARTIAL -------------------------------------------------------------- */
+
+/* Says the draft in answer to this message, with what its body becomes. */
+static bool tell_with_body(struct pick_session *session, const struct ext_proc_request *message,
+                           struct pick_draft *draft) {
+    struct piece pieces[PICK_MOST_PIECES];
+    if (draft->edits.n > 0) {
+        struct pick_part part = pick_part_of(message, pick_session_keep(session));
+        if (!part.of) {
+            return false;
+        }
+        draft->news.body = pieces;
+        draft->news.n_body = pick_part_pieces(&part, 0, &draft->edits, pieces);
+        draft->news.of = part.of;
+    }
+    return pick_session_tell(session, draft);
+}
+
+/* A proxy that cuts bodies off where its buffer ends does not say so, but says that more comes. */
+static void refuse_partial(struct pick_session *session, const struct ext_proc_request *message) {
+    struct error err;
+    error_set(&err, ST_BODY_TOO_LARGE,
+              "the model must be named within what the proxy's buffer takes of the body: in its "
+              "first %zu bytes it is not (per_connection_buffer_limit_bytes)",
+              message->body.len);
+    pick_session_refuse(session, &err);
+}
+
+static void pick_at_body(struct pick_session *session, const struct ext_proc_request *message) {
+    bool partial =
+        session->config.request_body == EXT_PROC_BODY_BUFFERED_PARTIAL && !session->request_ended;
+    struct pick_draft draft = {.news = {.kind = EXT_PROC_REQUEST_BODY}};
+    if (!check_size(session, message)) {
+        return;
+    }
+    if (!look(session, message, !partial)) {
+        refuse_partial(session, message);
+        return;
+    }
+    if (check_name(session) && pick_session_choose(session, model_of(session), &draft) &&
+        tell_with_body(session, message, &draft)) {
+        pick_session_enter(session, PICK_PICKED);
+        pick_session_drop_headers(session);
+    }
+}
+
+/* ---- raised from NONE or STREAMED ------------------------------------------------------------ */
+
+/* The name can't be changed in a body that is on its way already. */
+static bool check_whole(struct pick_session *session, const struct pick_draft *draft, bool whole) {
+    struct error err;
+    if (draft->edits.n == 0 || whole) {
+        return true;
+    }
+    error_set(&err, ST_INTERNAL,
+              "the model is to be sent on under another name, but the proxy sends the body in "
+              "pieces: it must allow mode_override (allow_mode_override: true)");
+    pick_session_refuse(session, &err);
+    return false;
+}
+
+/* Clause: ext-proc, mode_override: a proxy that does not allow it goes on as configured. With NONE
+ * that is without the body; with STREAMED its pieces come, each of which is answered. */
+static void look_at_raised(struct pick_session *session, const struct ext_proc_request *message) {
+    bool is_none = session->configured && session->config.request_body == EXT_PROC_BODY_NONE;
+    bool whole = !session->in_pieces && (session->request_ended || is_none);
+    struct pick_draft draft = {.news = {.kind = EXT_PROC_REQUEST_BODY}};
+    session->in_pieces = !whole;
+    if (whole && !check_size(session, message)) {
+        return;
+    }
+    if (!look(session, message, whole || session->request_ended)) {
+        pick_session_nod(session, EXT_PROC_REQUEST_BODY);
+        return;
+    }
+    if (check_name(session) && pick_session_match(session, &draft) &&
+        check_whole(session, &draft, whole) && tell_with_body(session, message, &draft)) {
+        pick_session_drop_headers(session);
+    }
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+/* Returns: false where it can't come now. */
+static bool is_legal(struct pick_session *session, const char *ended) {
+    if (session->phase == PICK_NEW) {
+        pick_session_illegal(session, "the request's headers must come first: the picker needs "
+                                      "them (request_header_mode: SEND)");
+    } else if (session->request_ended) {
+        pick_session_illegal(session, ended);
+    }
+    return session->phase != PICK_OVER;
+}
+
+void pick_session_on_body(struct pick_session *session, const struct ext_proc_request *message) {
+    if (!is_legal(session, "a part of the request's body came behind its end")) {
+        return;
+    }
+    session->request_ended = message->end_of_stream || message->end_without_message;
+    switch (session->phase) {
+    case PICK_HELD:
+        hold(session, message);
+        break;
+    case PICK_AWAITED:
+        pick_at_body(session, message);
+        break;
+    case PICK_PICKED:
+        if (pick_mode_is_duplex(session->config.request_body)) {
+            pass_on(session, message);
+        } else if (session->raised) {
+            look_at_raised(session, message);
+        } else {
+            pick_session_nod(session, EXT_PROC_REQUEST_BODY);
+        }
+        break;
+    case PICK_NEW:
+    case PICK_PASSED: /* nobody waits for it */
+    case PICK_OVER:
+        break;
+    }
+}
+
+/* Trailers end a body that has no other end. Without a body there may have been none; of one in
+ * mode NONE nothing is known. */
+void pick_session_on_trailers(struct pick_session *session) {
+    if (!is_legal(session, "the request's trailers came behind its end")) {
+        return;
+    }
+    session->request_ended = true;
+    if (session->phase == PICK_HELD || session->phase == PICK_AWAITED ||
+        (session->raised && session->in_pieces)) {
+        pick_scan_end(session->scan);
+    }
+    if (session->phase == PICK_HELD) {
+        conclude(session);
+    } else if (session->phase == PICK_AWAITED || (session->raised && session->in_pieces)) {
+        check_name(session);
+    }
+    if (session->phase == PICK_PICKED) {
+        pick_session_nod(session, EXT_PROC_REQUEST_TRAILERS);
+    }
+}

@@ -1,0 +1,137 @@
+/* The pick of a session: the pool is asked, and what a new name of the model changes is worked out.
+ * Nobody looks at the pool between the two, so that names of its configuration stay. */
+#include "base/num.h"
+#include "pick/session_state.h"
+
+static struct pool_request question(const struct pick_session *session, struct str model,
+                                    size_t n_fallbacks) {
+    const struct pick_request *request = &session->request;
+    return (struct pool_request){.model = model,
+                                 .objective = request->objective,
+                                 .subset = request->has_hint ? &request->hint : NULL,
+                                 .selection = request->has_selection ? &request->selection : NULL,
+                                 .n_fallbacks = n_fallbacks};
+}
+
+/* ---- another name ---------------------------------------------------------------------------- */
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory for the model's new name");
+}
+
+static enum status rename_path(struct pick_session *session, struct str name,
+                               struct pick_draft *draft, struct error *err) {
+    struct buf path;
+    if (str_eq(name, session->where.model)) {
+        return ST_OK;
+    }
+    buf_init(&path, session->arena, session->request.path.len + name.len);
+    pick_path_print(&path, &session->where, session->request.path, name);
+    draft->news.path = buf_str(&path);
+    metric_add(METRIC_PICK_REWRITTEN_TOTAL, 1);
+    return path.failed ? no_memory(err) : ST_OK;
+}
+
+/* The client's Content-Length stays right; where it sent none, none is made. */
+static enum status fit_length(struct pick_session *session, struct pick_draft *draft,
+                              struct error *err) {
+    uint64_t length;
+    if (draft->edits.growth == 0 || !num_parse_u64(session->request.content_length, &length)) {
+        return ST_OK;
+    }
+    length += (uint64_t)draft->edits.growth;
+    draft->news.content_length = arena_printf(session->arena, "%llu", (unsigned long long)length);
+    return draft->news.content_length.ptr ? ST_OK : no_memory(err);
+}
+
+static enum status rename_body(struct pick_session *session, struct str name,
+                               struct pick_draft *draft, struct error *err) {
+    if (str_eq(name, pick_scan_name(session->scan))) {
+        return ST_OK;
+    }
+    metric_add(METRIC_PICK_REWRITTEN_TOTAL, 1);
+    enum status st = pick_scan_edit(session->scan, session->arena, name, &draft->edits, err);
+    return st == ST_OK ? fit_length(session, draft, err) : st;
+}
+
+/* `name`: ptr NULL: the one that the request has. */
+static enum status rename(struct pick_session *session, struct str name, struct pick_draft *draft,
+                          struct error *err) {
+    if (!name.ptr) {
+        return ST_OK;
+    }
+    if (session->where.kind == PICK_PATH_V2) {
+        return rename_path(session, name, draft, err);
+    }
+    if (session->scan && !session->raised) {
+        return rename_body(session, name, draft, err);
+    }
+    if (session->scan) { /* the body is still to come */
+        session->target = arena_dup(session->arena, name);
+        return session->target.ptr ? ST_OK : no_memory(err);
+    }
+    return ST_OK;
+}
+
+/* What the request is sent on as: the configuration's name, else that of the header. */
+static struct str new_name(const struct pick_session *session, const struct pool_pick *pick) {
+    return pick->target.ptr ? pick->target : session->request.rewrite;
+}
+
+/* ---- picks ----------------------------------------------------------------------------------- */
+
+bool pick_session_choose(struct pick_session *session, struct str model, struct pick_draft *draft) {
+    const struct protocol *protocol = &pick_session_spec(session)->protocol;
+    enum protocol_fallback fallback = protocol->fallback;
+    struct pool_request asked =
+        question(session, model, fallback == FALLBACK_NONE ? 0 : protocol->n_fallbacks);
+    struct pool_pick pick;
+    struct error err;
+    enum status st = pool_pick(session->means.reader, &asked, &pick, &err);
+    if (st == ST_OK) {
+        session->ticket = pick.ticket;
+        st = pick_choice_print(session->arena, &pick, fallback, &draft->choice, &err);
+    }
+    if (st == ST_OK) {
+        st = rename(session, new_name(session, &pick), draft, &err);
+    }
+    if (st != ST_OK) {
+        pick_session_refuse(session, &err);
+        return false;
+    }
+    draft->news.choice = &draft->choice;
+    pick_count_pick(draft->news.kind == EXT_PROC_REQUEST_BODY || session->phase == PICK_HELD);
+    if (model.ptr || !session->raised) {
+        pick_count_model(session->found);
+    }
+    return true;
+}
+
+bool pick_session_match(struct pick_session *session, struct pick_draft *draft) {
+    struct pool_pick pick = {.target = session->target};
+    struct error err;
+    enum status st = ST_OK;
+    session->raised = false;
+    if (!session->asked.ptr) {
+        struct pool_request asked = question(session, pick_scan_name(session->scan), 0);
+        st = pool_check(session->means.reader, &asked, &session->ticket, &pick, &err);
+        pick_count_model(PICK_FOUND_BODY);
+    }
+    if (st == ST_OK) {
+        st = rename(session, new_name(session, &pick), draft, &err);
+    }
+    if (st != ST_OK) {
+        pick_session_refuse(session, &err);
+    }
+    return st == ST_OK;
+}
+
+bool pick_session_tell(struct pick_session *session, const struct pick_draft *draft) {
+    struct error err;
+    enum status st =
+        pick_tell(&session->outbox, &pick_session_spec(session)->protocol, &draft->news, &err);
+    if (st != ST_OK) {
+        pick_session_break(session, &err);
+    }
+    return st == ST_OK;
+}

@@ -1,0 +1,151 @@
+/* The request's headers: what is known of its model there, and whether the body has to be looked
+ * into at all. */
+#include "pick/session_state.h"
+
+enum { LINE_BYTES = 160 }; /* of method and path, for people */
+
+/* "POST /v2/models/digits/infer"; what does not fit is cut. */
+static struct str describe(struct arena *arena, const struct pick_request *request) {
+    struct str path = request->path;
+    path.len = path.len < LINE_BYTES ? path.len : LINE_BYTES;
+    struct str line = arena_printf(arena, "%.*s %.*s", STR_ARG(request->method), STR_ARG(path));
+    return line.ptr ? line : STR("");
+}
+
+/* ---- what has to be known -------------------------------------------------------------------- */
+
+/* Finds out where the model is, if it makes a difference. A header that names it counts only where
+ * the path does not; a header that names another one to ask for counts where there is one to be
+ * replaced. Returns: as pick_path_parse. */
+static enum status look_for_model(struct pick_session *session,
+                                  const struct pool_snapshot *snapshot, struct error *err) {
+    struct pick_request *request = &session->request;
+    session->found = PICK_FOUND_NONE;
+    if (!snapshot->models_matter && request->rewrite.len == 0) {
+        return ST_OK;
+    }
+    enum status st =
+        pick_path_parse(session->arena, request->method, request->path, &session->where, err);
+    if (session->where.kind == PICK_PATH_OTHER || request->rewrite.len == 0) {
+        request->rewrite = str_make(NULL, 0);
+    }
+    if (session->where.kind == PICK_PATH_V2) {
+        session->found = PICK_FOUND_PATH;
+        session->asked = session->where.model;
+    } else if (request->model.len > 0) {
+        session->found = PICK_FOUND_HEADER;
+        session->asked = request->model;
+    }
+    if (request->rewrite.ptr) {
+        session->found = session->asked.ptr ? session->found : PICK_FOUND_HEADER;
+        session->asked = request->rewrite;
+    }
+    return st;
+}
+
+/* The body is needed where only it names the model, or where it has to name another. */
+static bool needs_body(const struct pick_session *session, const struct pool_snapshot *snapshot) {
+    enum pick_path_kind kind = session->where.kind;
+    bool names = kind == PICK_PATH_JSON || kind == PICK_PATH_GRPC;
+    return names && (!session->asked.ptr || session->request.rewrite.ptr ||
+                     pool_snapshot_renames(snapshot, session->asked));
+}
+
+/* Returns: ST_UNKNOWN_ENCODING, ST_NO_MEMORY, and why an empty body names nothing. */
+static enum status begin_scan(struct pick_session *session, struct error *err) {
+    if (session->request.encoding.ptr) {
+        return error_set(err, ST_UNKNOWN_ENCODING,
+                         "content-encoding: expected none, as the body names the model, got "
+                         "\"%.*s\"",
+                         STR_ARG(session->request.encoding));
+    }
+    session->scan = arena_alloc(session->arena, sizeof(*session->scan));
+    if (!session->scan) {
+        return error_set(err, ST_NO_MEMORY, "no memory to look for the model");
+    }
+    pick_scan_init(session->scan, session->arena, session->where.kind == PICK_PATH_GRPC,
+                   session->config.request_body != EXT_PROC_BODY_GRPC);
+    if (session->request_ended) {
+        pick_scan_end(session->scan);
+        return pick_scan_check(session->scan, err);
+    }
+    return ST_OK;
+}
+
+/* ---- what is said ---------------------------------------------------------------------------- */
+
+/* Clause: ext-proc, mode_override: what is not said would change, too; the response's headers are
+ * the default, its trailers must come with a body in a duplex mode. */
+static struct ext_proc_modes raised_modes(const struct pick_session *session) {
+    struct ext_proc_modes modes = {.request_body = EXT_PROC_BODY_BUFFERED,
+                                   .response_headers = EXT_PROC_SEND_YES,
+                                   .response_body = session->config.response_body};
+    if (modes.response_body == EXT_PROC_BODY_OTHER) {
+        modes.response_body = EXT_PROC_BODY_NONE;
+    }
+    if (pick_mode_is_duplex(modes.response_body)) {
+        modes.response_trailers = EXT_PROC_SEND_YES;
+    }
+    return modes;
+}
+
+static void pick_at_headers(struct pick_session *session) {
+    struct ext_proc_modes modes = raised_modes(session);
+    struct pick_draft draft = {.news = {.kind = EXT_PROC_REQUEST_HEADERS}};
+    session->raised = session->scan != NULL;
+    if (session->raised && !session->config.sends_without_waiting) {
+        draft.news.modes = &modes;
+    }
+    if (pick_session_choose(session, session->asked, &draft) &&
+        pick_session_tell(session, &draft)) {
+        pick_session_enter(session, PICK_PICKED);
+    }
+}
+
+/* The body is to be looked into. */
+static void wait_for_body(struct pick_session *session) {
+    struct error err;
+    if (begin_scan(session, &err) != ST_OK) {
+        pick_session_refuse(session, &err);
+        return;
+    }
+    struct pick_kept *kept = pick_session_keep(session);
+    if (!kept) {
+        return;
+    }
+    kept->n_users++;
+    session->headers = kept;
+    if (pick_mode_is_duplex(session->config.request_body)) {
+        pick_session_enter(session, PICK_HELD);
+    } else if (pick_mode_is_buffered(session->config.request_body)) {
+        pick_session_enter(session, PICK_AWAITED);
+        pick_session_nod(session, EXT_PROC_REQUEST_HEADERS);
+    } else {
+        pick_at_headers(session);
+    }
+}
+
+void pick_session_on_headers(struct pick_session *session, const struct ext_proc_request *message) {
+    const struct pool_snapshot *snapshot = pool_look(session->means.reader);
+    struct error err;
+    if (session->phase != PICK_NEW || session->answer_begun) {
+        pick_session_illegal(session, session->answer_begun
+                                          ? "the request's headers came behind the answer's"
+                                          : "the request's headers came twice");
+        return;
+    }
+    session->request_ended = message->end_of_stream;
+    if (pick_request_read(session->arena, &snapshot->spec->protocol, message, &session->request,
+                          &err) != ST_OK) {
+        pick_session_break(session, &err);
+        return;
+    }
+    session->line = describe(session->arena, &session->request);
+    if (look_for_model(session, snapshot, &err) != ST_OK) {
+        pick_session_refuse(session, &err);
+    } else if (needs_body(session, snapshot)) {
+        wait_for_body(session);
+    } else {
+        pick_at_headers(session);
+    }
+}

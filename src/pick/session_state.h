@@ -1,0 +1,108 @@
+/* What the files of a session share. For session*.c only; everybody else uses session.h. */
+#ifndef SLUICE_PICK_SESSION_STATE_H
+#define SLUICE_PICK_SESSION_STATE_H
+
+#include "pick/answer.h"
+#include "pick/counts.h"
+#include "pick/held.h"
+#include "pick/scan.h"
+#include "pick/session.h"
+
+/* How far the request is. */
+enum pick_phase {
+    PICK_NEW,     /* its headers have not come */
+    PICK_HELD,    /* the answer to its headers is held until the body names the model */
+    PICK_AWAITED, /* its headers are answered, without a pick: the body's answer will have it */
+    PICK_PICKED,  /* an endpoint was told */
+    PICK_PASSED,  /* the proxy answered by itself before there was one */
+    PICK_OVER,    /* it was refused, or the stream has ended: nothing more is said */
+};
+
+struct pick_session {
+    struct arena *arena;
+    struct pick_means means;
+    struct pick_outbox outbox;
+    enum pick_phase phase;
+    bool request_ended;               /* no more of the request's body comes */
+    bool answer_begun, answer_headed; /* something of the answer came; its headers did */
+    bool answer_ended;
+    bool observed; /* observability_mode: nothing is said at all */
+    bool configured;
+    struct ext_proc_config config; /* how bodies are sent; without protocol_config STREAMED */
+
+    /* The message at hand, and who keeps it. */
+    const struct pick_message *message;
+    struct pick_kept *kept;
+
+    /* The request's headers, as long as a pick or a refusal may need them. */
+    struct pick_kept *headers;
+    struct pick_request request;
+    struct pick_path where;
+    struct str asked; /* the model to match, where it is known already; ptr NULL: it isn't */
+    enum pick_found found;
+    struct pick_scan *scan; /* of the body; NULL: it isn't looked into */
+    bool raised;            /* picked at the headers, the body is looked at if it comes */
+    bool in_pieces;         /* with `raised`: it came, but not as a whole */
+    struct str target;      /* with `raised`: the name chosen at the headers; ptr NULL: none was */
+    struct pick_held held;
+
+    struct pool_ticket ticket;
+    struct str line; /* for pick_session_describe */
+};
+
+/* The only function that changes the phase. */
+void pick_session_enter(struct pick_session *session, enum pick_phase phase);
+
+/* The message at hand is kept until its users have let go of it. Returns: NULL when out of memory,
+ * and the stream has ended. */
+struct pick_kept *pick_session_keep(struct pick_session *session);
+/* The names of the protocol, and all else of the configuration as it is now. */
+const struct pool_spec *pick_session_spec(struct pick_session *session);
+
+/* Each ends the request: with an answer to the client, or with the stream. */
+void pick_session_refuse(struct pick_session *session, const struct error *why);
+void pick_session_break(struct pick_session *session, const struct error *why);
+void pick_session_illegal(struct pick_session *session, const char *what);
+/* The request is on its way or over: nothing of its headers is wanted any more. */
+void pick_session_drop_headers(struct pick_session *session);
+void pick_session_give_back(struct pick_session *session);
+/* "Nothing is changed", in answer to `kind`. */
+void pick_session_nod(struct pick_session *session, enum ext_proc_kind kind);
+
+static inline bool pick_mode_is_duplex(enum ext_proc_body_mode mode) {
+    return mode == EXT_PROC_BODY_FULL_DUPLEX || mode == EXT_PROC_BODY_GRPC;
+}
+static inline bool pick_mode_is_buffered(enum ext_proc_body_mode mode) {
+    return mode == EXT_PROC_BODY_BUFFERED || mode == EXT_PROC_BODY_BUFFERED_PARTIAL;
+}
+
+/* ---- session_pick.c -------------------------------------------------------------------------- */
+
+/* An answer that has the pick, and what it is made of. */
+struct pick_draft {
+    struct pick_choice choice;
+    struct pick_edits edits; /* of the body, where its model was found */
+    struct pick_news news;
+};
+
+/* Picks for `model` (ptr NULL: it names none); the draft's news then have the choice and what
+ * belongs to a new name. Returns: false where the request has ended instead. */
+bool pick_session_choose(struct pick_session *session, struct str model, struct pick_draft *draft);
+/* The body names the model of a request that was picked for without knowing it. Returns: as
+ * above. */
+bool pick_session_match(struct pick_session *session, struct pick_draft *draft);
+/* Says it. Returns: as above. */
+bool pick_session_tell(struct pick_session *session, const struct pick_draft *draft);
+
+/* ---- session_request.c, session_body.c, session_response.c ----------------------------------- */
+
+void pick_session_on_headers(struct pick_session *session, const struct ext_proc_request *message);
+void pick_session_on_body(struct pick_session *session, const struct ext_proc_request *message);
+void pick_session_on_trailers(struct pick_session *session);
+void pick_session_on_answer_headers(struct pick_session *session,
+                                    const struct ext_proc_request *message);
+void pick_session_on_answer_body(struct pick_session *session,
+                                 const struct ext_proc_request *message);
+void pick_session_on_answer_trailers(struct pick_session *session);
+
+#endif
