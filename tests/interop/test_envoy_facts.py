@@ -6,7 +6,7 @@ import re
 import pytest
 
 from lib import echo, http1
-from lib.envoy import LISTENER, PICKER, Envoy, deployed
+from lib.envoy import LISTENER, PICKER, Envoy, deployed, places_of
 from lib.ext_proc import Recorder, answer, attributes_of, headers_of, pick, set_header
 
 NOBODY = "127.0.0.1:1"  # refuses connections
@@ -31,12 +31,12 @@ def recorder():
 
 @pytest.fixture
 def start_envoy(tmp_path, recorder):
-    """start_envoy(file, text → text): the picker's place is the recorder's."""
+    """start_envoy(file, text → text, servers): the picker's place is the recorder's."""
     started = []
 
-    def start(name, change=lambda text: text, **addresses):
-        text = change(deployed(name, {LISTENER: "127.0.0.1:0", PICKER: recorder.address, **addresses}))
-        started.append(Envoy(tmp_path, text))
+    def start(name, change=lambda text: text, servers=(NOBODY, NOBODY, NOBODY)):
+        places = {LISTENER: "127.0.0.1:0", PICKER: recorder.address, **places_of(servers)}
+        started.append(Envoy(tmp_path, change(deployed(name, places))))
         return started[-1]
     yield start
     for one in started:
@@ -132,6 +132,27 @@ def test_without_trailers_the_stream_ends_early(start_envoy, recorder, headers):
     server.close()
 
 
+@pytest.mark.parametrize("name", [*HEADERS_ONLY, "headers-only.yaml with failure_mode_allow: false"])
+def test_answers_under_way_survive_the_picker(start_envoy, recorder, name):
+    """But not with failure_mode_allow false, which is why no file for headers has it."""
+    name, _, strict = name.partition(" with ")
+    server = echo.Echo()
+    recorder.say = picks(server.address)
+    envoy = start_envoy(name, lambda text: text.replace(strict.replace("false", "true"), strict))
+    with http1.Connection(envoy.address) as connection:
+        send(connection, x_answer="pause")
+        assert connection.read_head().status == 200
+        recorder.last()
+        recorder.stop()
+        if strict:
+            assert b"}" not in connection.read_end()
+        else:
+            server.let_go()
+            assert connection.read_body(1) == b"{"
+    assert ask(envoy).status == (500 if strict else 503)
+    server.close()
+
+
 # ---- answers that Envoy makes itself -------------------------------------------------------------
 
 LOCAL = [("status=503", None, 0, r"via_upstream"),
@@ -219,8 +240,8 @@ def test_limit_of_a_buffered_body(start_envoy, recorder, upstreams, size, status
 
 def start_override(start_envoy, upstreams):
     """Its members: one that refuses, and two."""
-    return start_envoy("override-host.yaml", **{"127.0.0.1:8000": NOBODY, "127.0.0.2:8000":
-                                                upstreams[1].address, "127.0.0.3:8000": upstreams[2].address})
+    return start_envoy("override-host.yaml",
+                       servers=(NOBODY, upstreams[1].address, upstreams[2].address))
 
 
 def test_fallback_key_serves_where_the_first_refuses(start_envoy, recorder, upstreams):

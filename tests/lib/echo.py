@@ -23,18 +23,19 @@ class Echo:
         self.server.echo = self
         self.address = f"{host}:{self.server.server_address[1]}"
         self.n_requests = 0
-        self.n_paused = 0
         self.lock = threading.Lock()
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True)
         self.thread.start()
 
     def let_go(self):
-        """Those who pause go on."""
-        self.go.set()
+        """Those who asked until now pause no longer."""
+        with self.lock:
+            go, self.go = self.go, threading.Event()
+        go.set()
 
     def close(self):
         """The port refuses connections from here on; those that are open end too."""
-        self.go.set()
+        self.let_go()
         self.server.shutdown()
         self.server.close_all()
         self.server.server_close()
@@ -87,9 +88,10 @@ class Asked(socketserver.StreamRequestHandler):
         echo = self.server.echo
         with echo.lock:
             echo.n_requests += 1
+            go = echo.go
         said = json.dumps({"server": echo.name, "method": method, "path": path, "length": len(body),
                            "sha1": hashlib.sha1(body).hexdigest(), "headers": headers}).encode()
-        return self.answer(headers.get("x-answer", ""), method, said)
+        return self.answer(headers.get("x-answer", ""), method, said, go)
 
     def read_headers(self):
         headers = {}
@@ -108,12 +110,15 @@ class Asked(socketserver.StreamRequestHandler):
         self.read_headers()  # trailers
         return b"".join(parts)
 
-    def answer(self, wish, method, said):
+    def answer(self, wish, method, said, go):
         status = wish.partition("=")[2] if wish.startswith("status=") else "200"
         if wish == "sse":
             return self.answer_events()
         if wish == "trailers":
             self.send_chunked("application/json", [said], "x-checked: yes\r\n")
+            return True
+        if status == "204":
+            self.send(b"HTTP/1.1 204 Said\r\n\r\n")
             return True
         half = len(said) // 2 if wish in ("pause", "die") else len(said)
         self.send(f"HTTP/1.1 {status} Said\r\ncontent-type: application/json\r\n"
@@ -122,7 +127,7 @@ class Asked(socketserver.StreamRequestHandler):
             return True
         self.send(said[:half])
         if wish == "pause":
-            self.pause()
+            go.wait()
         if wish != "die":
             self.send(said[half:])
         return wish != "die"
@@ -137,12 +142,6 @@ class Asked(socketserver.StreamRequestHandler):
         for part in parts:
             self.send(b"%x\r\n%s\r\n" % (len(part), part))
         self.send(f"0\r\n{trailers}\r\n".encode())
-
-    def pause(self):
-        echo = self.server.echo
-        with echo.lock:
-            echo.n_paused += 1
-        echo.go.wait()
 
     def send(self, data):
         self.wfile.write(data)

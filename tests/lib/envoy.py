@@ -19,22 +19,34 @@ PICKER = "127.0.0.1:9002"    # where they expect the picker
 ADMIN = "\nadmin: {address: {socket_address: {address: 127.0.0.1, port_value: 0}}}\n"
 
 
+SERVERS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")  # with HTTP on 8000 and gRPC on 8001
+ADDRESS = re.compile(r"address: (?P<host>[0-9.]+), port_value: (?P<port>[0-9]+)"
+                     r"|(?<=- )(?P<both>[0-9.]+:[0-9]+)$", re.M)
+
+
 def place(text, addresses):
     """`text` with other addresses: `addresses` maps those of the file, HOST:PORT, to those of the test.
-    Both ways of writing one are found, Envoy's and the pool's. One that is not there is an error."""
-    for old, new in addresses.items():
-        (old_host, _, old_port), (host, _, port) = old.rpartition(":"), new.rpartition(":")
-        text, n_envoy = re.subn(rf"address: {re.escape(old_host)}, port_value: {old_port}\b",
-                                f"address: {host}, port_value: {port}", text)
-        text, n_pool = re.subn(rf"(?<!\S){re.escape(old)}(?!\S)", new, text)
-        assert n_envoy + n_pool, f"no {old} in {text}"
-    return text
+    Both ways of writing one are found, Envoy's and the pool's; none may be left as it is."""
+    def other(match):
+        new = addresses[match["both"] or f"{match['host']}:{match['port']}"]
+        host, _, port = new.rpartition(":")
+        return new if match["both"] else f"address: {host}, port_value: {port}"
+    return ADDRESS.sub(other, text)
 
 
-def deployed(name, addresses=()):
-    """The file `name` of deploy/envoy with its addresses replaced (`place`)."""
+def places_of(endpoints, grpc_port=1):
+    """`addresses` for the servers of the files: at `endpoints`, with gRPC on `grpc_port` of each host."""
+    found = {}
+    for server, endpoint in zip(SERVERS, endpoints):
+        found[f"{server}:8000"] = endpoint
+        found[f"{server}:8001"] = f"{endpoint.rpartition(':')[0]}:{grpc_port}"
+    return found
+
+
+def deployed(name, addresses):
+    """The file `name` of deploy/envoy with all of its addresses replaced."""
     with open(os.path.join(FOLDER, name), encoding="utf-8") as file:
-        return place(file.read(), dict(addresses))
+        return place(file.read(), addresses)
 
 
 class Envoy:
