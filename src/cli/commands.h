@@ -13,6 +13,7 @@ enum exit_code {
 };
 
 int cli_serve(int argc, char **argv);
+int cli_pick(int argc, char **argv);
 int cli_infer(int argc, char **argv);
 int cli_ping(int argc, char **argv);
 int cli_bench(int argc, char **argv);

@@ -13,6 +13,7 @@ struct command {
 
 static const struct command commands[] = {
     {"serve", cli_serve, "serve models over KServe v2"},
+    {"pick", cli_pick, "pick the model server for each request of a proxy"},
     {"infer", cli_infer, "send one inference request and print the answer"},
     {"ping", cli_ping, "ask a server whether it is there, and how long that takes"},
     {"bench", cli_bench, "put a model server under load and report what it did"},

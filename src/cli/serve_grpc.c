@@ -47,7 +47,7 @@ static enum status listen_on(struct serve_grpc *self, const struct serve_setting
     if (st != ST_OK) {
         return error_prefix(err, "--grpc %s", text);
     }
-    serve_place_tell(settings, &scheme, place);
+    serve_place_tell(&scheme, place, serve_guard_has_tls(settings));
     return ST_OK;
 }
 

@@ -13,38 +13,31 @@ struct serve_scheme serve_grpc_scheme(const struct serve_settings *settings) {
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
-static enum status check_pair(const char *flag, const char *cert, const char *key, const char *ca,
-                              struct error *err) {
-    if (cert && !key) {
-        return error_set(err, ST_BAD_CONFIG,
-                         "--%s-tls-cert needs --%s-tls-key FILE, which may be the same file", flag,
-                         flag);
-    }
-    if (!cert && (key || ca)) {
-        return error_set(err, ST_BAD_CONFIG, "--%s-tls-%s needs --%s-tls-cert FILE", flag,
-                         key ? "key" : "client-ca", flag);
-    }
-    return ST_OK;
+enum status serve_guard_check(const struct serve_settings *settings, struct error *err) {
+    enum status st = serve_place_check_files(
+        "http", settings->http_tls_cert, settings->http_tls_key, settings->http_tls_client_ca, err);
+    return st == ST_OK
+               ? serve_place_check_files("grpc", settings->grpc_tls_cert, settings->grpc_tls_key,
+                                         settings->grpc_tls_client_ca, err)
+               : st;
 }
 
-enum status serve_guard_check(const struct serve_settings *settings, struct error *err) {
-    enum status st = check_pair("http", settings->http_tls_cert, settings->http_tls_key,
-                                settings->http_tls_client_ca, err);
-    return st == ST_OK ? check_pair("grpc", settings->grpc_tls_cert, settings->grpc_tls_key,
-                                    settings->grpc_tls_client_ca, err)
-                       : st;
+bool serve_guard_has_tls(const struct serve_settings *settings) {
+    return settings->http_tls_cert || settings->grpc_tls_cert;
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
 static enum status open_tls(const struct serve_settings *settings, struct serve_guard *self,
                             struct error *err) {
-    struct tls_server_options http = {{"--http-tls-cert", settings->http_tls_cert},
-                                      {"--http-tls-key", settings->http_tls_key},
-                                      {"--http-tls-client-ca", settings->http_tls_client_ca}};
-    struct tls_server_options grpc = {{"--grpc-tls-cert", settings->grpc_tls_cert},
-                                      {"--grpc-tls-key", settings->grpc_tls_key},
-                                      {"--grpc-tls-client-ca", settings->grpc_tls_client_ca}};
+    struct tls_server_options http = {
+        .cert = {"--http-tls-cert", settings->http_tls_cert},
+        .key = {"--http-tls-key", settings->http_tls_key},
+        .client_ca = {"--http-tls-client-ca", settings->http_tls_client_ca}};
+    struct tls_server_options grpc = {
+        .cert = {"--grpc-tls-cert", settings->grpc_tls_cert},
+        .key = {"--grpc-tls-key", settings->grpc_tls_key},
+        .client_ca = {"--grpc-tls-client-ca", settings->grpc_tls_client_ca}};
     time_t now = time(NULL);
     enum status st = http.cert.path ? tls_server_new(&http, now, &self->http_tls, err) : ST_OK;
     if (st == ST_OK && grpc.cert.path) {
@@ -55,7 +48,6 @@ static enum status open_tls(const struct serve_settings *settings, struct serve_
 
 /* What keys do not guard though it might be taken for guarded. */
 static void note_open(const struct serve_guard *self, const struct serve_settings *settings) {
-    bool http = settings->http_tls_cert != NULL, grpc = settings->grpc_tls_cert != NULL;
     for (int group = KEYS_INFER; group <= KEYS_HEALTH; group++) {
         log_event(
             LOG_INFO, "keys", LOG_TEXT_OF("group", keys_group_name((enum keys_group)group)),
@@ -65,7 +57,7 @@ static void note_open(const struct serve_guard *self, const struct serve_setting
         log_event(LOG_WARNING, "MIP has no place for keys: who reaches its address may infer",
                   LOG_TEXT_OF("listener", settings->mip.items[0]));
     }
-    if (!http && !grpc) {
+    if (!serve_guard_has_tls(settings)) {
         log_event(LOG_INFO, "keys travel readably where there is no TLS",
                   LOG_TEXT_OF("settings", "--http-tls-cert --grpc-tls-cert"));
     }
@@ -111,18 +103,6 @@ void serve_guard_watch(struct serve_guard *self, const struct serve_settings *se
     self->timer.data = self;
     self->timing = true;
     uv_timer_start(&self->timer, on_timer, ms, ms);
-}
-
-void serve_place_tell(const struct serve_settings *settings, const struct serve_scheme *scheme,
-                      const struct serve_place *place) {
-    bool any = settings->http_tls_cert || settings->grpc_tls_cert;
-    char text[ADDRESS_TEXT_BYTES];
-    address_print(&place->address, text);
-    log_event(LOG_INFO, "listening", LOG_TEXT_OF(place->tls ? scheme->tls : scheme->plain, text));
-    if (any && !place->tls && !place->said && !serve_place_is_local(&place->address)) {
-        log_event(LOG_WARNING, "this address is without TLS, which others have",
-                  LOG_TEXT_OF(scheme->plain, text));
-    }
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */

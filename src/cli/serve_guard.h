@@ -24,6 +24,8 @@ struct serve_scheme serve_grpc_scheme(const struct serve_settings *settings);
 /* Do the settings of TLS and keys fit together? Returns: ST_BAD_CONFIG. */
 enum status serve_guard_check(const struct serve_settings *settings, struct error *err)
     __attribute__((warn_unused_result));
+/* Does any listener speak TLS? */
+bool serve_guard_has_tls(const struct serve_settings *settings);
 /* Reads all files, into zeroed memory. Returns: why one can't be used, with its setting. Owns:
  * serve_guard_free, also after a failure. */
 enum status serve_guard_open(struct serve_guard *self, const struct serve_settings *settings,
@@ -31,10 +33,6 @@ enum status serve_guard_open(struct serve_guard *self, const struct serve_settin
 /* From now on the files are looked at again, on the main loop. */
 void serve_guard_watch(struct serve_guard *self, const struct serve_settings *settings,
                        struct worker *main);
-/* One listens there: says so in the log, and warns where it is without TLS for all the world to
- * hear though the server has it. */
-void serve_place_tell(const struct serve_settings *settings, const struct serve_scheme *scheme,
-                      const struct serve_place *place);
 /* Closes the timer; `closed` follows, at once where there is none. */
 void serve_guard_stop(struct serve_guard *self, void (*closed)(void *cookie), void *cookie);
 /* After the servers are freed. */

@@ -16,16 +16,6 @@ static bool is_local(const struct address *address) {
     return address->storage.ss_family == AF_UNIX;
 }
 
-/* As `sluice infer` takes it. */
-static const char *url_of(struct arena *arena, const struct serve_scheme *scheme,
-                          const struct serve_place *place) {
-    char text[ADDRESS_TEXT_BYTES];
-    address_print(&place->address, text);
-    return arena_printf(arena, "%s%s%s", place->tls ? scheme->tls : scheme->plain,
-                        is_local(&place->address) ? "+" : "://", text)
-        .ptr;
-}
-
 /* As --mip takes it, with the real port. */
 static const char *mip_url(struct arena *arena, const struct address *address,
                            const struct mip_target *target) {
@@ -90,8 +80,8 @@ static enum status listen_http(struct serve_listeners *self, const char *text,
         return error_prefix(err, "--http %s", text);
     }
     place.address = out->address;
-    serve_place_tell(self->settings, &scheme, &place);
-    out->url = url_of(self->arena, &scheme, &place);
+    serve_place_tell(&scheme, &place, serve_guard_has_tls(self->settings));
+    out->url = serve_place_url(self->arena, &scheme, &place);
     return out->url ? ST_OK : no_memory(err);
 }
 
@@ -125,7 +115,7 @@ static enum status open_grpc(struct serve_listeners *self, struct repository *re
     for (size_t i = 0; st == ST_OK && i < n; i++) {
         struct serve_address *out = &self->addresses[self->settings->http.n + i];
         out->address = places[i].address;
-        out->url = url_of(self->arena, &scheme, &places[i]);
+        out->url = serve_place_url(self->arena, &scheme, &places[i]);
         st = out->url ? ST_OK : no_memory(err);
     }
     return st;

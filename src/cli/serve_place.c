@@ -3,7 +3,8 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <stdio.h>
+
+#include "base/log.h"
 
 /* Cuts "SCHEME://" or "SCHEME+" off what is "SCHEME+unix:". */
 static bool cut_scheme(struct str *text, const char *scheme) {
@@ -18,6 +19,20 @@ static bool cut_scheme(struct str *text, const char *scheme) {
     }
     *text = str_make(rest.ptr + n, rest.len - n);
     return true;
+}
+
+enum status serve_place_check_files(const char *flag, const char *cert, const char *key,
+                                    const char *ca, struct error *err) {
+    if (cert && !key) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "--%s-tls-cert needs --%s-tls-key FILE, which may be the same file", flag,
+                         flag);
+    }
+    if (!cert && (key || ca)) {
+        return error_set(err, ST_BAD_CONFIG, "--%s-tls-%s needs --%s-tls-cert FILE", flag,
+                         key ? "key" : "client-ca", flag);
+    }
+    return ST_OK;
 }
 
 enum status serve_place_parse(const struct serve_scheme *scheme, const char *text,
@@ -40,7 +55,8 @@ enum status serve_place_parse(const struct serve_scheme *scheme, const char *tex
     return ST_OK;
 }
 
-bool serve_place_is_local(const struct address *address) {
+/* Can nobody but this machine reach it? */
+static bool is_local(const struct address *address) {
     const struct sockaddr_in *v4 = (const struct sockaddr_in *)&address->storage;
     const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&address->storage;
     switch (address->storage.ss_family) {
@@ -51,4 +67,25 @@ bool serve_place_is_local(const struct address *address) {
     default:
         return true;
     }
+}
+
+void serve_place_tell(const struct serve_scheme *scheme, const struct serve_place *place,
+                      bool any_tls) {
+    char text[ADDRESS_TEXT_BYTES];
+    address_print(&place->address, text);
+    log_event(LOG_INFO, "listening", LOG_TEXT_OF(place->tls ? scheme->tls : scheme->plain, text));
+    if (any_tls && !place->tls && !place->said && !is_local(&place->address)) {
+        log_event(LOG_WARNING, "this address is without TLS, which others have",
+                  LOG_TEXT_OF(scheme->plain, text));
+    }
+}
+
+const char *serve_place_url(struct arena *arena, const struct serve_scheme *scheme,
+                            const struct serve_place *place) {
+    char text[ADDRESS_TEXT_BYTES];
+    bool local = place->address.storage.ss_family == AF_UNIX;
+    address_print(&place->address, text);
+    return arena_printf(arena, "%s%s%s", place->tls ? scheme->tls : scheme->plain,
+                        local ? "+" : "://", text)
+        .ptr;
 }

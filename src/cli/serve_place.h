@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "base/arena.h"
 #include "net/address.h"
 
 /* What one protocol's addresses are read by. */
@@ -21,12 +22,22 @@ struct serve_place {
     bool said; /* by a scheme */
 };
 
+/* Do the files of --FLAG-tls-cert, -key and -client-ca fit together? NULL: not given. Returns:
+ * ST_BAD_CONFIG. */
+enum status serve_place_check_files(const char *flag, const char *cert, const char *key,
+                                    const char *ca, struct error *err)
+    __attribute__((warn_unused_result));
 /* Without a scheme, TLS is spoken where there is a certificate, but not on a Unix socket. Returns:
  * ST_BAD_CONFIG with the flag and what would be right. */
 enum status serve_place_parse(const struct serve_scheme *scheme, const char *text,
                               struct serve_place *out, struct error *err)
     __attribute__((warn_unused_result));
-/* Can nobody but this machine reach it? */
-bool serve_place_is_local(const struct address *address);
+/* One listens there: says so in the log, and warns where it is without TLS for all the world to
+ * hear though others (`any_tls`) have it. */
+void serve_place_tell(const struct serve_scheme *scheme, const struct serve_place *place,
+                      bool any_tls);
+/* As `sluice infer` takes it: "http://127.0.0.1:8000". Returns: NULL when out of memory. */
+const char *serve_place_url(struct arena *arena, const struct serve_scheme *scheme,
+                            const struct serve_place *place);
 
 #endif

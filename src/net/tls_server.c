@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/metric.h"
 #include "net/tls_context.h"
+#include "net/tls_self_signed.h"
 #include "net/watched_file.h"
 
 /* Tickets are sealed with a key of their context: so often, at least, it is a new one. */
@@ -17,6 +18,7 @@ enum { CERT, KEY, CLIENT_CA, FILES };
 struct tls_server {
     struct watched_file files[FILES]; /* path NULL: none */
     char names[FILES][NAME_BYTES];    /* "--http-tls-cert /etc/sluice/tls.crt" */
+    struct str own; /* self-signed: the certificate and its key; ptr NULL: it is of the files */
     struct tls_context *context;
     time_t made_at; /* or last tried */
 };
@@ -46,6 +48,9 @@ static void drop_files(struct tls_server *server) {
 }
 
 static struct tls_text text_of(const struct tls_server *server, size_t i) {
+    if (server->own.ptr && i != CLIENT_CA) {
+        return (struct tls_text){server->names[i], server->own};
+    }
     bool given = server->files[i].path != NULL;
     return (struct tls_text){given ? server->names[i] : NULL, watched_file_text(&server->files[i])};
 }
@@ -79,6 +84,12 @@ static void set_file(struct tls_server *server, size_t i, const struct tls_file 
     }
 }
 
+static enum status make_own(struct tls_server *server, time_t now, struct error *err) {
+    snprintf(server->names[CERT], NAME_BYTES, "the self-signed certificate");
+    snprintf(server->names[KEY], NAME_BYTES, "its key");
+    return tls_self_signed_make(now, &server->own, err);
+}
+
 enum status tls_server_new(const struct tls_server_options *options, time_t now,
                            struct tls_server **out, struct error *err) {
     struct tls_server *server = calloc(1, sizeof(*server));
@@ -89,7 +100,10 @@ enum status tls_server_new(const struct tls_server_options *options, time_t now,
     set_file(server, CERT, &options->cert);
     set_file(server, KEY, &options->key);
     set_file(server, CLIENT_CA, &options->client_ca);
-    enum status st = read_files(server, &changed, err);
+    enum status st = options->self_signed ? make_own(server, now, err) : ST_OK;
+    if (st == ST_OK) {
+        st = read_files(server, &changed, err);
+    }
     if (st == ST_OK) {
         st = make(server, now, err);
     }
@@ -105,6 +119,7 @@ enum status tls_server_new(const struct tls_server_options *options, time_t now,
 void tls_server_free(struct tls_server *server) {
     if (server) {
         tls_context_unref(server->context);
+        tls_self_signed_free(&server->own);
         free(server);
     }
 }

@@ -25,6 +25,7 @@ struct tls_server_options {
     struct tls_file cert;      /* PEM: the server's own certificate, then those that vouch for it */
     struct tls_file key;       /* PEM, not encrypted; may be the same file */
     struct tls_file client_ca; /* PEM: who signs clients' certificates; path NULL: they need none */
+    bool self_signed;          /* instead of `cert` and `key`, whose paths are NULL */
 };
 
 /* Reads the files; warns in the log of a certificate that has expired or is not yet valid. Returns:

@@ -1,0 +1,200 @@
+/* Routing of the operators' listener. */
+#include "cli/pick_admin.h"
+
+#include <assert.h>
+
+#include "pick/explain.h"
+#include "serve/http_text.h"
+#include "tensor/tensor.h"
+#include "wire/v2_path.h"
+#include "wire/v2_text.h"
+
+/* ---- a described request --------------------------------------------------------------------- */
+
+/* A value of a query, "%41+b" for "A b". */
+static enum status decode(struct arena *arena, struct str text, struct str *out,
+                          struct error *err) {
+    char *spaced = arena_alloc(arena, text.len + 1);
+    if (!spaced) {
+        return error_set(err, ST_NO_MEMORY, "no memory for the query");
+    }
+    for (size_t i = 0; i < text.len; i++) {
+        spaced[i] = text.ptr[i] == '+' ? ' ' : text.ptr[i];
+    }
+    return v2_path_unescape(arena, str_make(spaced, text.len), out, err);
+}
+
+/* Returns: where the value called `name` goes; NULL: there is no such. */
+static struct str *place_of(struct pick_question *question, struct str name) {
+    const struct {
+        const char *name;
+        struct str *place;
+    } places[] = {
+        {"method", &question->method}, {"path", &question->path},
+        {"model", &question->model},   {"objective", &question->objective},
+        {"subset", &question->subset}, {"selection", &question->selection},
+    };
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        if (str_is(name, places[i].name)) {
+            return places[i].place;
+        }
+    }
+    return NULL;
+}
+
+/* "path=/v1/completions&model=llama" */
+static enum status read_question(struct arena *arena, struct str query,
+                                 struct pick_question *question, struct error *err) {
+    enum status st = ST_OK;
+    *question = (struct pick_question){.method = STR("POST"), .path = STR("/")};
+    while (st == ST_OK && query.ptr && query.len > 0) {
+        struct str value = str_cut(&query, '&');
+        struct str name = str_cut(&value, '=');
+        struct str *place = place_of(question, name);
+        if (!place) {
+            char text[TENSOR_NAME_TEXT_BYTES];
+            return error_set(err, ST_BAD_REQUEST,
+                             "unknown %s in the query; expected method, path, model, objective, "
+                             "subset, selection",
+                             tensor_name_print(name, text));
+        }
+        st = decode(arena, value.ptr ? value : STR(""), place, err);
+    }
+    return st;
+}
+
+static void answer_pick(struct pick_admin *admin, struct http_exchange *exchange) {
+    struct pick_question question;
+    struct error err;
+    struct buf body;
+    buf_init(&body, exchange->arena, 4096);
+    enum status st = read_question(exchange->arena, exchange->head.query, &question, &err);
+    if (st != ST_OK) {
+        http_reply_error(exchange, &err, NULL, 0);
+        return;
+    }
+    /* Whatever the verdict is, it is what was asked for. */
+    st = pick_explain(admin->reader, &question, &body, &err);
+    body.failed = body.failed || st == ST_NO_MEMORY;
+    http_text_reply(exchange, 200, "text/plain; charset=utf-8", &body);
+}
+
+/* ---- the others ------------------------------------------------------------------------------ */
+
+static void answer_metrics(struct pick_admin *admin, struct http_exchange *exchange) {
+    admin_page_reply(exchange, pick_metrics_print, admin);
+}
+
+static void answer_state(struct pick_admin *admin, struct http_exchange *exchange) {
+    admin_state_reply(&admin->state, exchange);
+}
+
+static void answer_index(struct pick_admin *admin, struct http_exchange *exchange) {
+    static const char text[] =
+        "sluice " SLUICE_VERSION ", endpoint picker\n\n"
+        "/metrics      its numbers\n"
+        "/debug/state  the pool, every endpoint, and what each connection is doing\n"
+        "/debug/pick   what would be picked, and why: ?path=/v1/completions&model=NAME, and "
+        "method, objective, subset, selection\n";
+    struct piece piece = {text, sizeof text - 1};
+    (void)admin;
+    http_reply(exchange, &(struct http_reply){.status = 200,
+                                              .content_type = "text/plain; charset=utf-8",
+                                              .pieces = &piece,
+                                              .n_pieces = 1});
+}
+
+static const struct route {
+    const char *path;
+    void (*answer)(struct pick_admin *, struct http_exchange *);
+} ROUTES[] = {
+    {"/", answer_index},
+    {"/metrics", answer_metrics},
+    {"/debug/state", answer_state},
+    {"/debug/pick", answer_pick},
+};
+
+static const struct route *route_of(struct str path) {
+    for (size_t i = 0; i < sizeof ROUTES / sizeof ROUTES[0]; i++) {
+        if (str_is(path, ROUTES[i].path)) {
+            return &ROUTES[i];
+        }
+    }
+    return NULL;
+}
+
+static void on_head(struct http_exchange *exchange, void *context) {
+    const struct route *route = route_of(exchange->head.path);
+    if (!route) {
+        char text[TENSOR_NAME_TEXT_BYTES];
+        struct error err;
+        error_set(&err, ST_NOT_FOUND,
+                  "no resource %s here; there are /, /metrics, /debug/state and /debug/pick",
+                  tensor_name_print(exchange->head.path, text));
+        http_reply_error(exchange, &err, NULL, 0);
+    } else if (http_text_method_fits(exchange, false)) {
+        route->answer(context, exchange);
+    }
+}
+
+/* Nothing here waits for a body: every request is answered by its head. */
+static void on_body(struct http_exchange *exchange, void *context) {
+    (void)exchange, (void)context;
+}
+
+static const char *error_body(struct buf *out, const struct error *error, void *context) {
+    (void)context;
+    v2_error_print(out, error);
+    return "application/json";
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static struct http_limits limits_of(const struct pick_settings *settings) {
+    return (struct http_limits){
+        .max_header_bytes = settings->max_header_size,
+        .request_memory_bytes = settings->request_memory,
+        .idle_timeout_ns = settings->idle_timeout_ns,
+        .header_timeout_ns = settings->header_timeout_ns,
+        .body_timeout_ns = settings->body_timeout_ns,
+        .write_timeout_ns = settings->write_timeout_ns,
+    };
+}
+
+enum status pick_admin_open(struct pick_admin *self, const struct pick_settings *settings,
+                            struct pool *pool, struct worker *main, struct error *err) {
+    struct http_limits limits = limits_of(settings);
+    struct http_handler handler = {
+        .context = self, .on_head = on_head, .on_body = on_body, .error_body = error_body};
+    self->pool = pool;
+    admin_process_init(&self->process, SLUICE_VERSION);
+    self->has_process = true;
+    self->state = (struct admin_state){.print = pick_state_print, .context = self, .worker = main};
+    enum status st = pool_reader_new(pool, 0, &self->reader, err);
+    return st == ST_OK ? admin_listener_open(&self->listener, settings->metrics, &limits, handler,
+                                             main, err)
+                       : st;
+}
+
+void pick_admin_watch(struct pick_admin *self, const char *name, struct net_server *server) {
+    assert(self->state.n_servers < NET_REPORT_SERVERS);
+    self->state.servers[self->state.n_servers++] = (struct net_report_server){name, server};
+}
+
+void pick_admin_look(struct pick_admin *self) {
+    pool_look(self->reader);
+}
+
+void pick_admin_log_state(struct pick_admin *self) {
+    if (self->state.n_servers > 0) { /* the start has come so far */
+        admin_state_log(&self->state);
+    }
+}
+
+void pick_admin_free(struct pick_admin *self) {
+    admin_listener_free(&self->listener);
+    pool_reader_free(self->reader);
+    if (self->has_process) {
+        admin_process_fini(&self->process);
+    }
+}

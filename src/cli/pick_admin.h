@@ -1,0 +1,44 @@
+/* What operators see of a running picker, on the listener of --metrics: /metrics, /debug/state,
+ * /debug/pick. It changes nothing.
+ *
+ * Thread: main. */
+#ifndef SLUICE_CLI_PICK_ADMIN_H
+#define SLUICE_CLI_PICK_ADMIN_H
+
+#include "cli/admin_listener.h"
+#include "cli/pick_settings.h"
+#include "pool/pool.h"
+#include "serve/admin_process.h"
+#include "serve/admin_state.h"
+
+struct pick_admin {
+    struct pool *pool;
+    struct pool_reader *reader;
+    struct admin_process process;
+    bool has_process;
+    struct admin_state state;
+    struct admin_listener listener;
+};
+
+/* Makes all of it, in zeroed memory, and listens where --metrics says. Returns: why it can't. Owns:
+ * pick_admin_free, also after a failure. */
+enum status pick_admin_open(struct pick_admin *self, const struct pick_settings *settings,
+                            struct pool *pool, struct worker *main, struct error *err)
+    __attribute__((warn_unused_result));
+/* One more server whose connections are written down when somebody wants to know what they do. */
+void pick_admin_watch(struct pick_admin *self, const char *name, struct net_server *server);
+/* The pool is another now. */
+void pick_admin_look(struct pick_admin *self);
+/* What everything is doing, into the log. */
+void pick_admin_log_state(struct pick_admin *self);
+/* After the server, if there is one, has stopped. */
+void pick_admin_free(struct pick_admin *self);
+
+/* ---- pick_pages.c ---------------------------------------------------------------------------- */
+
+/* /metrics; `context` is the struct pick_admin. */
+void pick_metrics_print(void *context, struct metric_text *text);
+/* The pool and its endpoints, for /debug/state; `context` too. */
+void pick_state_print(void *context, struct buf *out);
+
+#endif

@@ -1,0 +1,103 @@
+/* What /metrics and /debug/state say of a pool. An endpoint's numbers are read from the endpoint as
+ * they are at that moment. */
+#include "base/metric.h"
+#include "cli/pick_admin.h"
+
+/* ---- metrics --------------------------------------------------------------------------------- */
+
+static void print_u64(struct metric_text *text, enum metric_family family, uint64_t value) {
+    metric_family_begin(text, family);
+    metric_text_u64(text, STR(""), value);
+}
+
+static void print_pool(struct metric_text *text, struct pool *pool) {
+    static const char *const names[] = {"ready", "refused", "not_ready"};
+    struct pool_numbers numbers;
+    pool_read(pool, &numbers);
+    const uint64_t values[] = {numbers.n_ready - numbers.n_refused, numbers.n_refused,
+                               numbers.n_endpoints - numbers.n_ready};
+    print_u64(text, METRIC_FAMILY_POOL_GENERATION, numbers.generation);
+    print_u64(text, METRIC_FAMILY_POOL_IN_FLIGHT, numbers.n_in_flight);
+    metric_family_begin(text, METRIC_FAMILY_POOL_ENDPOINTS);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct buf labels;
+        buf_init(&labels, text->out->arena, 32);
+        metric_label_add(&labels, "state", str_of(names[i]));
+        metric_text_u64(text, buf_str(&labels), values[i]);
+    }
+}
+
+static uint64_t in_flight_of(const struct endpoint *endpoint) {
+    return endpoint_in_flight(endpoint);
+}
+static uint64_t ready_of(const struct endpoint *endpoint) {
+    return endpoint_is_ready(endpoint);
+}
+static uint64_t refused_of(const struct endpoint *endpoint) {
+    return endpoint_is_refused(endpoint);
+}
+
+/* A number of each endpoint. */
+static const struct column {
+    enum metric_family family;
+    uint64_t (*value_of)(const struct endpoint *endpoint);
+} COLUMNS[] = {
+    {METRIC_FAMILY_ENDPOINT_IN_FLIGHT, in_flight_of},
+    {METRIC_FAMILY_ENDPOINT_READY, ready_of},
+    {METRIC_FAMILY_ENDPOINT_REFUSED, refused_of},
+    {METRIC_FAMILY_ENDPOINT_PICKS, endpoint_n_picked},
+};
+
+static void print_column(struct metric_text *text, const struct pool_snapshot *snapshot,
+                         const struct column *column) {
+    metric_family_begin(text, column->family);
+    for (uint32_t i = 0; i < snapshot->n_members; i++) {
+        const struct endpoint *endpoint = snapshot->members[i].endpoint;
+        struct buf labels;
+        buf_init(&labels, text->out->arena, ENDPOINT_TEXT_BYTES + 16);
+        metric_label_add(&labels, "endpoint", endpoint_text(endpoint));
+        metric_text_u64(text, buf_str(&labels), column->value_of(endpoint));
+    }
+}
+
+void pick_metrics_print(void *context, struct metric_text *text) {
+    struct pick_admin *admin = context;
+    const struct pool_snapshot *snapshot = pool_look(admin->reader);
+    metric_print(text);
+    admin_process_print(&admin->process, text);
+    print_pool(text, admin->pool);
+    for (size_t i = 0; i < sizeof COLUMNS / sizeof COLUMNS[0]; i++) {
+        print_column(text, snapshot, &COLUMNS[i]);
+    }
+    metric_text_end(text);
+}
+
+/* ---- state ----------------------------------------------------------------------------------- */
+
+enum { ENDPOINTS_MOST = 1000 };
+
+static void print_endpoint(const struct endpoint *endpoint, struct buf *out) {
+    const char *state = !endpoint_is_ready(endpoint)    ? "not ready"
+                        : endpoint_is_refused(endpoint) ? "refused a connection"
+                                                        : "ready";
+    buf_printf(out, "endpoint %s: %s, %u in flight, %llu picks\n", endpoint->text, state,
+               endpoint_in_flight(endpoint), (unsigned long long)endpoint_n_picked(endpoint));
+}
+
+void pick_state_print(void *context, struct buf *out) {
+    struct pick_admin *admin = context;
+    const struct pool_snapshot *snapshot = pool_look(admin->reader);
+    struct pool_numbers numbers;
+    pool_read(admin->pool, &numbers);
+    buf_printf(out,
+               "pool generation %llu: %u endpoints, %u ready, %u of these refused; %llu in "
+               "flight\n",
+               (unsigned long long)numbers.generation, numbers.n_endpoints, numbers.n_ready,
+               numbers.n_refused, (unsigned long long)numbers.n_in_flight);
+    for (uint32_t i = 0; i < snapshot->n_members && i < ENDPOINTS_MOST; i++) {
+        print_endpoint(snapshot->members[i].endpoint, out);
+    }
+    if (snapshot->n_members > ENDPOINTS_MOST) {
+        buf_printf(out, "and %u more endpoints\n", snapshot->n_members - ENDPOINTS_MOST);
+    }
+}

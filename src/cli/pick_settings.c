@@ -1,0 +1,180 @@
+/* The settings of `sluice pick`: the table, the words around it in `--help`, and what does not go
+ * together. */
+#include "cli/pick_settings.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cli/admin_listener.h"
+#include "cli/command.h"
+#include "loop/cpus.h"
+#include "pool/endpoint_address.h"
+
+static const struct option rows[] = {
+#define OPTION(field, name, alias, type, value, unit, min, max, group, help)                       \
+    {(name), (alias), OPTION_##type, (value), (unit),                                              \
+     (min),  (max),   (group),       (help),  offsetof(struct pick_settings, field)},
+#include "cli/pick_settings.def"
+#undef OPTION
+};
+
+_Static_assert(sizeof(rows) / sizeof(*rows) <= OPTIONS_MAX, "raise OPTIONS_MAX");
+
+/* Flags of other endpoint pickers whose purpose has another form here. */
+static const struct option_hint hints[] = {
+    {"grpc-port", "write --grpc HOST:PORT"},
+    {"grpc-health-port", "write --health HOST:PORT"},
+    {"metrics-port", "write --metrics HOST:PORT"},
+    {"config-file", "write --config FILE"},
+    {"config-text", "write --config FILE"},
+    {"endpoints", "write --endpoint IP:PORT, once for each"},
+    {"endpoint-selector", "it is `selector:` in the file of --config"},
+    {"endpoint-target-ports", "it is `ports:` in the file of --config"},
+    {"pool-name", "an InferencePool stands in the file of --config"},
+    {"secure-serving", "--grpc-tls-cert FILE or --grpc-tls-self-signed turns TLS on"},
+    {"cert-path", "write --grpc-tls-cert FILE --grpc-tls-key FILE"},
+    {"health-checking", "it is always there; --health ADDR gives it an address of its own"},
+    {"v", "write --log-level debug"},
+    {"http", "the picker answers a proxy over gRPC: write --grpc HOST:PORT"},
+    {"port", "write --grpc HOST:PORT"},
+    {NULL, NULL},
+};
+
+static const char about[] =
+    "Picks the model server for each request of a proxy: Envoy, or a gateway, asks over ext-proc "
+    "and sends the request where the answer says. Of the endpoints that are ready and in the "
+    "proxy's subset the one with the fewest requests in flight is picked.";
+
+static const char epilog[] =
+    "Sizes are bytes or written 64KiB, 256MiB, 2GB; times are seconds or written 250ms, 30s, 2m.\n"
+    "\n"
+    "Examples\n"
+    "  sluice pick --endpoint 10.0.0.1:8000 --endpoint 10.0.0.2:8000\n"
+    "  sluice pick --config pool.yaml --grpc 0.0.0.0:9002 --grpc-tls-self-signed\n"
+    "  sluice pick --config pool.yaml --check\n"
+    "  sluice pick --config pool.yaml --explain --path /v2/models/digits/infer\n"
+    "\n"
+    "Exit codes: 0 ended as asked, 1 failed, 2 settings that can't be understood.\n";
+
+static const struct option_set set = {
+    .command = "sluice pick",
+    .usage = "[FLAGS]",
+    .about = about,
+    .epilog = epilog,
+    .options = rows,
+    .n_options = sizeof(rows) / sizeof(*rows),
+    .hints = hints,
+};
+
+bool pick_has_tls(const struct pick_settings *settings) {
+    return settings->grpc_tls_cert || settings->grpc_tls_self_signed;
+}
+
+struct serve_scheme pick_grpc_scheme(const struct pick_settings *settings) {
+    return (struct serve_scheme){"grpc", "grpc", "grpcs", pick_has_tls(settings)};
+}
+
+struct pool_watch_options pick_pool_options(const struct pick_settings *settings) {
+    return (struct pool_watch_options){.path = settings->config,
+                                       .endpoints = settings->endpoints.items,
+                                       .n_endpoints = settings->endpoints.n};
+}
+
+/* ---- what does not go together --------------------------------------------------------------- */
+
+static enum status check_endpoints(const struct pick_settings *settings, struct error *err) {
+    struct endpoint_address address;
+    if (!settings->config && settings->endpoints.n == 0) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "there is nothing to pick from: give --endpoint IP:PORT, once for each "
+                         "model server, or --config FILE");
+    }
+    for (size_t i = 0; i < settings->endpoints.n; i++) {
+        const char *text = settings->endpoints.items[i];
+        if (!endpoint_address_parse(str_of(text), &address)) {
+            return error_set(err, ST_BAD_CONFIG,
+                             "--endpoint %s: expected IP:PORT, as 10.0.0.1:8000 or [::1]:8000 "
+                             "(names are not resolved here)",
+                             text);
+        }
+    }
+    return ST_OK;
+}
+
+static enum status check_tls(const struct pick_settings *settings, struct error *err) {
+    const char *cert = settings->grpc_tls_cert, *key = settings->grpc_tls_key;
+    if (!settings->grpc_tls_self_signed) {
+        return serve_place_check_files("grpc", cert, key, settings->grpc_tls_client_ca, err);
+    }
+    if (cert || key) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "--grpc-tls-self-signed makes a certificate: no --grpc-tls-%s",
+                         cert ? "cert" : "key");
+    }
+    return ST_OK;
+}
+
+/* That they can be listened on is found out later; `--check` finds what is no address at all. */
+static enum status check_addresses(const struct pick_settings *settings, struct error *err) {
+    struct serve_scheme scheme = pick_grpc_scheme(settings);
+    struct serve_place place;
+    struct address address;
+    enum status st = ST_OK;
+    for (size_t i = 0; i < settings->grpc.n && st == ST_OK; i++) {
+        st = serve_place_parse(&scheme, settings->grpc.items[i], &place, err);
+    }
+    for (size_t i = 0; i < settings->health.n && st == ST_OK; i++) {
+        st = address_parse(str_of(settings->health.items[i]), &address, err);
+        st = st == ST_OK ? st : error_prefix(err, "--health");
+    }
+    if (st == ST_OK && admin_listener_is_wanted(settings->metrics)) {
+        st = address_parse(str_of(settings->metrics), &address, err);
+        st = st == ST_OK ? st : error_prefix(err, "--metrics");
+    }
+    return st;
+}
+
+/* Flags that describe a request, without --explain. */
+static enum status check_question(const struct options *given, const struct pick_settings *settings,
+                                  struct error *err) {
+    if (settings->explain && settings->check) {
+        return error_set(err, ST_BAD_CONFIG, "--check and --explain: one of them");
+    }
+    for (size_t i = 0; i < set.n_options && !settings->explain; i++) {
+        if (given->given[i] && strcmp(rows[i].group, "Explaining a pick") == 0) {
+            return error_set(err, ST_BAD_CONFIG, "--%s describes a request: it needs --explain",
+                             rows[i].name);
+        }
+    }
+    return ST_OK;
+}
+
+static enum status resolve(const struct options *given, struct pick_settings *out,
+                           struct error *err) {
+    enum status st = check_question(given, out, err);
+    if (st == ST_OK) {
+        st = check_endpoints(out, err);
+    }
+    if (st == ST_OK) {
+        st = check_tls(out, err);
+    }
+    if (st == ST_OK) {
+        st = check_addresses(out, err);
+    }
+    struct cpus cpus;
+    cpus_read(&cpus);
+    out->workers = out->workers > 0 ? out->workers : cpus.usable;
+    return st;
+}
+
+int pick_settings_read(int argc, char **argv, struct arena *arena, struct pick_settings *out) {
+    struct options given;
+    struct error err = {0};
+    *out = (struct pick_settings){0};
+    int code = command_begin_with(&given, &set, argc, argv, out, arena);
+    if (code != COMMAND_GO_ON) {
+        return code;
+    }
+    return resolve(&given, out, &err) == ST_OK ? COMMAND_GO_ON : command_usage_error(&set, &err);
+}

@@ -1,0 +1,36 @@
+/* The settings of `sluice pick`: one struct made from pick_settings.def, filled from the command
+ * line. What the pool is, is another file's (discover/pool_file.h). */
+#ifndef SLUICE_CLI_PICK_SETTINGS_H
+#define SLUICE_CLI_PICK_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "cli/options.h"
+#include "cli/serve_place.h"
+#include "discover/pool_watch.h"
+
+/* One member per row of pick_settings.def, named by its first column, sizes in bytes and times in
+ * nanoseconds. `log_level` is an enum log_level, `log_format` an enum log_format. After
+ * pick_settings_read: `workers` is at least 1, `grpc` has at least one item, and there is a config
+ * or an endpoint. */
+struct pick_settings {
+#define OPTION(field, name, alias, type, ...) OPTION_STORE_##type field;
+#include "cli/pick_settings.def"
+#undef OPTION
+};
+
+/* Reads the arguments of `sluice pick` (argv[0] is "pick"). Returns: -1 to go on; otherwise the
+ * exit code to end with: `--help` was printed, or what is wrong was said on standard error.
+ * Owns: texts lie in argv and in `arena`. */
+int pick_settings_read(int argc, char **argv, struct arena *arena, struct pick_settings *out);
+
+/* What --grpc is read by. */
+struct serve_scheme pick_grpc_scheme(const struct pick_settings *settings);
+/* Where the pool comes from. */
+struct pool_watch_options pick_pool_options(const struct pick_settings *settings);
+/* Does gRPC speak TLS? */
+bool pick_has_tls(const struct pick_settings *settings);
+
+#endif

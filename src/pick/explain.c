@@ -1,0 +1,321 @@
+/* The rules of a pick (pool/pool_pick.c), one by one and in words. What is said of endpoints is
+ * read without the pool's lock: between two of them the world goes on. */
+#include "pick/explain.h"
+
+#include <stdlib.h>
+
+#include "wire/pick_path.h"
+
+enum { LABEL_COLUMNS = 12, ENDPOINT_COLUMNS = 28 };
+
+/* What is known of one endpoint of the pool. */
+struct verdict {
+    const struct endpoint *endpoint;
+    bool in_subset, in_selection;
+    uint32_t rank, in_flight; /* as they were once */
+};
+
+struct explanation {
+    const struct pick_question *question;
+    const struct pool_snapshot *snapshot;
+    struct arena *arena;
+    struct buf *out;
+    struct str model; /* that the request names; ptr NULL: none */
+    struct subset subset, selection;
+    bool sheddable;
+    struct verdict *verdicts; /* the best first, those that can't be picked last */
+    size_t n_verdicts, n_eligible;
+};
+
+static void label(const struct explanation *self, const char *text) {
+    buf_printf(self->out, "%-*s", LABEL_COLUMNS, text);
+}
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory for the explanation");
+}
+
+static enum status refuse(struct explanation *self, const struct error *err) {
+    label(self, "outcome");
+    buf_printf(self->out, "refused with %d (gRPC: %d) %s: %s\n", status_http(err->status),
+               status_grpc(err->status), status_name(err->status), err->text);
+    return err->status;
+}
+
+/* ---- the model ------------------------------------------------------------------------------- */
+
+/* "Where does the request name its model?" */
+static enum status say_where(struct explanation *self, struct error *err) {
+    const struct pick_question *question = self->question;
+    struct pick_path path;
+    enum status st = pick_path_parse(self->arena, question->method, question->path, &path, err);
+    label(self, "model");
+    if (st != ST_OK) {
+        buf_printf(self->out, "none: the path can't be read\n");
+        return st;
+    }
+    if (path.kind == PICK_PATH_V2) {
+        self->model = path.model;
+        buf_printf(self->out, "%.*s, as the path says\n", STR_ARG(path.model));
+    } else if (path.kind == PICK_PATH_OTHER) {
+        buf_printf(self->out, "none: requests with this method and path name no model%s\n",
+                   question->model.ptr ? ", and their body is not looked into" : "");
+    } else if (question->model.ptr) {
+        self->model = question->model;
+        buf_printf(self->out, "%.*s, as the body says\n", STR_ARG(self->model));
+    } else {
+        buf_printf(self->out, "would be named by the body; here none is\n");
+    }
+    return ST_OK;
+}
+
+static void say_targets(const struct explanation *self, struct pool_targets targets,
+                        uint64_t total) {
+    label(self, "");
+    buf_printf(self->out, "goes on as ");
+    for (size_t i = 0; i < targets.n; i++) {
+        const struct pool_target *target = &targets.items[i];
+        buf_printf(self->out, "%s%.*s", i > 0 ? ", " : "", STR_ARG(target->model));
+        if (targets.n > 1) {
+            buf_printf(self->out, " (%u of %llu)", target->weight, (unsigned long long)total);
+        }
+    }
+    buf_add_char(self->out, '\n');
+}
+
+/* "Matching An InferenceModel". */
+static enum status match_model(struct explanation *self, struct error *err) {
+    const struct pool_snapshot *snapshot = self->snapshot;
+    const struct pool_name *name = pool_snapshot_name(snapshot, self->model);
+    const struct pool_rewrite *rewrite = name ? name->rewrite : snapshot->rest;
+    if (!name && !rewrite && snapshot->spec->strict_models) {
+        return error_set(err, ST_UNKNOWN_MODEL, "no model is called \"%.*s\"",
+                         STR_ARG(self->model));
+    }
+    enum pool_criticality criticality =
+        name && name->model ? name->model->criticality : POOL_STANDARD;
+    struct pool_targets targets = {NULL, 0};
+    if (rewrite || (name && name->model)) {
+        targets = rewrite ? rewrite->targets : name->model->targets;
+    }
+    self->sheddable = criticality == POOL_SHEDDABLE;
+    label(self, "");
+    buf_printf(self->out, "%s%s\n", pool_criticality_name(criticality),
+               name || rewrite ? "" : ", as every model that the configuration doesn't know");
+    uint64_t total = 0;
+    for (size_t i = 0; i < targets.n; i++) {
+        total += targets.items[i].weight;
+    }
+    if (targets.n > 0) {
+        say_targets(self, targets, total);
+    }
+    return targets.n == 0 || total > 0
+               ? ST_OK
+               : error_set(err, ST_UNKNOWN_MODEL, "no target of \"%.*s\" has a weight above 0",
+                           STR_ARG(self->model));
+}
+
+static void say_objective(struct explanation *self) {
+    struct str name = self->question->objective;
+    const struct pool_objective *objective =
+        name.ptr ? pool_snapshot_objective(self->snapshot, name) : NULL;
+    label(self, "objective");
+    if (objective) {
+        self->sheddable = objective->priority < 0;
+        buf_printf(self->out, "%.*s, priority %lld", STR_ARG(name), (long long)objective->priority);
+    } else if (name.ptr) {
+        buf_printf(self->out, "%.*s, which the configuration doesn't know", STR_ARG(name));
+    } else {
+        buf_printf(self->out, "none");
+    }
+    buf_printf(self->out, "%s\n", self->sheddable ? "; sheddable" : "");
+}
+
+/* ---- the endpoints --------------------------------------------------------------------------- */
+
+static enum status read_list(struct explanation *self, const char *what, struct str text,
+                             bool any_port, struct subset *out, struct error *err) {
+    subset_init(out, any_port);
+    if (!text.ptr) {
+        return ST_OK;
+    }
+    enum status st = subset_add_list(out, self->arena, text, err);
+    label(self, what);
+    buf_printf(self->out, "%zu address%s%s", out->n, out->n == 1 ? "" : "es",
+               out->n + out->n_unreadable == 0 ? ": it names nothing" : "");
+    if (out->n_unreadable > 0) {
+        buf_printf(self->out, ", and %zu that can't be read (expected IP:PORT)", out->n_unreadable);
+    }
+    buf_add_char(self->out, '\n');
+    return st;
+}
+
+static bool has(const struct subset *subset, const struct endpoint_address *address) {
+    for (size_t i = 0; i < subset->n; i++) {
+        const struct endpoint_address *item = &subset->items[i];
+        if (item->port == 0 ? endpoint_address_same_ip(item, address)
+                            : endpoint_address_equal(item, address)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_eligible(const struct verdict *verdict) {
+    return verdict->in_subset && verdict->in_selection && verdict->rank != ENDPOINT_OUT;
+}
+
+/* What can be picked first, by its rank; then by address, which is the order they came in. */
+static int compare(const void *a, const void *b) {
+    const struct verdict *left = a, *right = b;
+    uint32_t l = is_eligible(left) ? left->rank : ENDPOINT_OUT;
+    uint32_t r = is_eligible(right) ? right->rank : ENDPOINT_OUT;
+    return l != r ? (l < r ? -1 : 1)
+                  : endpoint_address_compare(&left->endpoint->address, &right->endpoint->address);
+}
+
+static enum status judge(struct explanation *self, struct error *err) {
+    const struct pool_snapshot *snapshot = self->snapshot;
+    self->verdicts = arena_calloc(self->arena, snapshot->n_members + 1, sizeof(*self->verdicts));
+    if (!self->verdicts) {
+        return no_memory(err);
+    }
+    for (uint32_t i = 0; i < snapshot->n_members; i++) {
+        const struct pool_member *member = &snapshot->members[i];
+        struct verdict *verdict = &self->verdicts[self->n_verdicts++];
+        *verdict = (struct verdict){
+            .endpoint = member->endpoint,
+            .in_subset = !self->question->subset.ptr || has(&self->subset, &member->address),
+            .in_selection =
+                !self->question->selection.ptr || has(&self->selection, &member->address),
+            .rank = endpoint_rank(member->endpoint),
+            .in_flight = endpoint_in_flight(member->endpoint),
+        };
+        self->n_eligible += is_eligible(verdict);
+    }
+    qsort(self->verdicts, self->n_verdicts, sizeof(*self->verdicts), compare);
+    return ST_OK;
+}
+
+static const char *yes_no(bool yes) {
+    return yes ? "yes" : "no";
+}
+
+static void say_verdict(const struct explanation *self, const struct verdict *verdict,
+                        size_t place) {
+    const char *ready = verdict->rank == ENDPOINT_OUT       ? "no"
+                        : verdict->rank >= ENDPOINT_REFUSED ? "refused lately"
+                                                            : "yes";
+    buf_printf(self->out, "  %-*s  yes   ", ENDPOINT_COLUMNS, verdict->endpoint->text);
+    if (self->question->subset.ptr) {
+        buf_printf(self->out, "%-8s", yes_no(verdict->in_subset));
+    }
+    if (self->question->selection.ptr) {
+        buf_printf(self->out, "%-11s", yes_no(verdict->in_selection));
+    }
+    buf_printf(self->out, "%-14s  %9u  ", ready, verdict->in_flight);
+    if (place > 0) {
+        buf_printf(self->out, "%4zu\n", place);
+    } else {
+        buf_printf(self->out, "   -\n");
+    }
+}
+
+/* Those that the selector leaves out. */
+static void say_others(const struct explanation *self) {
+    const struct pool_spec *spec = self->snapshot->spec;
+    for (size_t i = 0; i < spec->n_endpoints; i++) {
+        const struct endpoint_address *address = &spec->endpoints[i].address;
+        char text[ENDPOINT_TEXT_BYTES];
+        if (!pool_snapshot_find(self->snapshot, address)) {
+            buf_printf(self->out, "  %-*s  no: its labels are not those of the selector\n",
+                       ENDPOINT_COLUMNS, endpoint_address_print(address, text).ptr);
+        }
+    }
+}
+
+static void say_verdicts(const struct explanation *self) {
+    size_t place = 0;
+    label(self, "endpoints");
+    buf_printf(self->out, "%zu in the pool, of which %zu can take this request\n\n",
+               self->n_verdicts, self->n_eligible);
+    buf_printf(self->out, "  %-*s  pool  %s%s%-14s  in flight  rank\n", ENDPOINT_COLUMNS,
+               "endpoint", self->question->subset.ptr ? "subset  " : "",
+               self->question->selection.ptr ? "selection  " : "", "ready");
+    for (size_t i = 0; i < self->n_verdicts; i++) {
+        if (i == 0 || self->verdicts[i].rank != self->verdicts[i - 1].rank) {
+            place = i + 1;
+        }
+        say_verdict(self, &self->verdicts[i], i < self->n_eligible ? place : 0);
+    }
+    say_others(self);
+    buf_add_char(self->out, '\n');
+}
+
+/* ---- the outcome ----------------------------------------------------------------------------- */
+
+static enum status outcome(struct explanation *self, struct error *err) {
+    const struct pool_spec *spec = self->snapshot->spec;
+    size_t n_best = 0;
+    if (self->n_eligible == 0) {
+        error_set(err, ST_NO_ENDPOINT,
+                  "of the pool's %zu endpoints none is both ready and one that the request may be "
+                  "sent to",
+                  self->n_verdicts);
+        return refuse(self, err);
+    }
+    const struct verdict *best = self->verdicts;
+    if (self->sheddable && spec->max_in_flight > 0 && best->in_flight >= spec->max_in_flight) {
+        error_set(err, ST_SATURATED,
+                  "the request is sheddable, and every endpoint has %llu requests in flight or "
+                  "more (max_in_flight)",
+                  (unsigned long long)spec->max_in_flight);
+        return refuse(self, err);
+    }
+    while (n_best < self->n_eligible && best[n_best].rank == best->rank) {
+        n_best++;
+    }
+    label(self, "outcome");
+    buf_printf(self->out, "%s", best->endpoint->text);
+    if (n_best > 1) {
+        buf_printf(self->out, ", or another of the %zu with rank 1, at random", n_best);
+    }
+    buf_add_char(self->out, '\n');
+    return ST_OK;
+}
+
+/* All but the outcome. */
+static enum status examine(struct explanation *self, struct error *err) {
+    const struct pick_question *question = self->question;
+    label(self, "request");
+    buf_printf(self->out, "%.*s %.*s\n", STR_ARG(question->method), STR_ARG(question->path));
+    enum status st = say_where(self, err);
+    if (st == ST_OK && self->model.ptr) {
+        st = match_model(self, err);
+    }
+    if (st == ST_OK) {
+        say_objective(self);
+        st = read_list(self, "subset", question->subset, false, &self->subset, err);
+    }
+    if (st == ST_OK) {
+        st = read_list(self, "selection", question->selection, true, &self->selection, err);
+    }
+    if (st == ST_OK) {
+        st = judge(self, err);
+    }
+    return st;
+}
+
+enum status pick_explain(struct pool_reader *reader, const struct pick_question *question,
+                         struct buf *out, struct error *err) {
+    struct explanation self = {
+        .question = question, .snapshot = pool_look(reader), .arena = out->arena, .out = out};
+    enum status st = examine(&self, err);
+    if (st == ST_OK) {
+        say_verdicts(&self);
+        st = outcome(&self, err);
+    } else if (st != ST_NO_MEMORY) {
+        refuse(&self, err);
+    }
+    return out->failed ? no_memory(err) : st;
+}

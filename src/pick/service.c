@@ -1,0 +1,256 @@
+/* From calls to sessions. A call's messages go into its session one by one; the next is asked for
+ * while its answers are taken, so that neither side can make the other hold more than a few of
+ * them. When the proxy may be waiting a clock runs, since a proxy in full-duplex mode has none.
+ *
+ * A call ends with the proxy's reset as a matter of course: that is no error and no abuse
+ * (net/h2_abuse.h). */
+#include "pick/service.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "loop/clock.h"
+
+/* Answers that the proxy has not taken, before the next of its messages is looked at. */
+enum { QUEUED_BYTES = 1 << 20 };
+
+/* What a worker has of the service. */
+struct desk {
+    struct worker *worker;
+    struct pick_means means;
+    struct worker_msg msg; /* look at the pool */
+    atomic_bool posted;    /* msg is on its way */
+};
+
+struct pick_service {
+    struct desk *desks;
+    size_t n_desks;
+};
+
+/* A call's own. */
+struct stream {
+    struct grpc_call *call;
+    struct pick_session *session;
+    const struct pick_limits *limits;
+    struct alarm alarm;
+    bool ticking;  /* the alarm is set */
+    bool asked;    /* for a message that has not come yet */
+    bool finished; /* the session has ended the call */
+};
+
+/* ---- what a session says --------------------------------------------------------------------- */
+
+static void on_send(void *user, const struct piece *pieces, size_t n_pieces,
+                    void (*release)(void *cookie), void *cookie) {
+    struct stream *stream = user;
+    assert(!stream->finished);
+    grpc_send(stream->call, pieces, n_pieces, release, cookie);
+}
+
+static void on_finish(void *user, const struct error *err) {
+    struct stream *stream = user;
+    assert(!stream->finished);
+    stream->finished = true;
+    grpc_finish(stream->call, err);
+}
+
+/* ---- going on -------------------------------------------------------------------------------- */
+
+static void stop_clock(struct stream *stream) {
+    if (stream->ticking) {
+        alarm_clear(worker_alarms(stream->call->worker), &stream->alarm);
+        stream->ticking = false;
+    }
+}
+
+static void go_on(struct stream *stream);
+
+static void on_alarm(struct alarm *alarm) {
+    struct stream *stream =
+        (struct stream *)(void *)((char *)alarm - offsetof(struct stream, alarm));
+    stream->ticking = false;
+    pick_session_time_out(stream->session);
+    go_on(stream);
+}
+
+/* The time that is left counts from when the proxy began to wait. */
+static void mind_clock(struct stream *stream) {
+    bool owes = !stream->finished && pick_session_owes(stream->session);
+    if (!owes) {
+        stop_clock(stream);
+    } else if (!stream->ticking) {
+        uint64_t due_ns = clock_now_ns() + stream->limits->answer_timeout_ns;
+        stream->ticking = alarm_set(worker_alarms(stream->call->worker), &stream->alarm, due_ns);
+    }
+}
+
+/* After each event that was not the last one. */
+static void go_on(struct stream *stream) {
+    mind_clock(stream);
+    if (!stream->finished && !stream->asked && !stream->call->gone &&
+        grpc_queued_bytes(stream->call) < QUEUED_BYTES) {
+        stream->asked = true;
+        grpc_read(stream->call);
+    }
+}
+
+/* ---- a call ---------------------------------------------------------------------------------- */
+
+static struct desk *desk_of(const struct grpc_call *call) {
+    struct pick_service *service = call->method->context;
+    size_t i = 0;
+    while (service->desks[i].worker != call->worker) {
+        i++;
+        assert(i < service->n_desks);
+    }
+    return &service->desks[i];
+}
+
+static void begin(struct grpc_call *call) {
+    struct desk *desk = desk_of(call);
+    struct stream *stream = arena_calloc(call->arena, 1, sizeof *stream);
+    if (stream) {
+        *stream = (struct stream){
+            .call = call, .limits = &desk->means.limits, .alarm = {.ring = on_alarm}};
+        struct pick_out out = {.send = on_send, .finish = on_finish, .user = stream};
+        stream->session = pick_session_new(call->arena, &desk->means, &out);
+    }
+    if (!stream || !stream->session) {
+        struct error err;
+        error_set(&err, ST_NO_MEMORY, "no memory for the call");
+        grpc_finish(call, &err);
+        return;
+    }
+    call->user = stream;
+    go_on(stream);
+}
+
+static void free_message(void *cookie) {
+    grpc_message_free(cookie);
+}
+
+static void take(struct stream *stream) {
+    struct grpc_message *message = stream->call->message;
+    stream->asked = false;
+    if (stream->finished) { /* since it was asked for */
+        grpc_message_free(message);
+        return;
+    }
+    pick_session_take(stream->session,
+                      &(struct pick_message){message->data, free_message, message});
+    go_on(stream);
+}
+
+/* Nobody waits any more. What the session has sent may still be on its way into the socket, so it
+ * lives until the call's end. */
+static void cancelled(struct stream *stream) {
+    stop_clock(stream);
+    if (!stream->finished) {
+        stream->finished = true;
+        grpc_finish(stream->call, &stream->call->cancelled);
+    }
+}
+
+static void end(struct stream *stream) {
+    stop_clock(stream);
+    pick_session_free(stream->session);
+}
+
+static void step(struct grpc_call *call, enum grpc_event event) {
+    struct stream *stream = call->user;
+    if (event == GRPC_BEGIN) {
+        begin(call);
+        return;
+    }
+    if (!stream) { /* there was no memory for it */
+        return;
+    }
+    switch (event) {
+    case GRPC_BEGIN:
+        break;
+    case GRPC_MESSAGE:
+        take(stream);
+        break;
+    case GRPC_HALF_CLOSE:
+        if (!stream->finished) {
+            pick_session_half_close(stream->session);
+            mind_clock(stream);
+        }
+        break;
+    case GRPC_WRITABLE:
+        go_on(stream);
+        break;
+    case GRPC_CANCELLED:
+        cancelled(stream);
+        break;
+    case GRPC_END:
+        end(stream);
+        break;
+    }
+}
+
+/* ---- the service ----------------------------------------------------------------------------- */
+
+static void on_look(struct worker_msg *msg) {
+    struct desk *desk = (struct desk *)(void *)((char *)msg - offsetof(struct desk, msg));
+    atomic_store(&desk->posted, false);
+    pool_look(desk->means.reader);
+}
+
+static enum status open_desk(struct desk *desk, const struct pick_service_options *options,
+                             struct worker *worker, struct error *err) {
+    desk->worker = worker;
+    desk->msg.run = on_look;
+    desk->means = (struct pick_means){.pool = options->pool, .limits = options->limits};
+    return pool_reader_new(options->pool, 0, &desk->means.reader, err);
+}
+
+enum status pick_service_new(const struct pick_service_options *options, struct pick_service **out,
+                             struct error *err) {
+    struct pick_service *service = calloc(1, sizeof *service);
+    struct desk *desks = calloc(options->n_workers + 1, sizeof *desks);
+    enum status st = ST_OK;
+    if (!service || !desks) {
+        free(service);
+        free(desks);
+        return error_set(err, ST_NO_MEMORY, "no memory for the ext-proc service");
+    }
+    service->desks = desks;
+    for (size_t i = 0; i < options->n_workers && st == ST_OK; i++) {
+        st = open_desk(&desks[i], options, options->workers[i], err);
+        service->n_desks++;
+    }
+    if (st != ST_OK) {
+        pick_service_free(service);
+        return st;
+    }
+    *out = service;
+    return ST_OK;
+}
+
+void pick_service_free(struct pick_service *service) {
+    if (service) {
+        for (size_t i = 0; i < service->n_desks; i++) {
+            pool_reader_free(service->desks[i].means.reader);
+        }
+        free(service->desks);
+        free(service);
+    }
+}
+
+struct grpc_method pick_service_method(struct pick_service *service) {
+    return (struct grpc_method){.path = "/" PICK_SERVICE_NAME "/Process",
+                                .step = step,
+                                .streams = true,
+                                .context = service};
+}
+
+void pick_service_look(struct pick_service *service) {
+    for (size_t i = 0; i < service->n_desks; i++) {
+        struct desk *desk = &service->desks[i];
+        if (!atomic_exchange(&desk->posted, true)) {
+            worker_post(desk->worker, &desk->msg);
+        }
+    }
+}
