@@ -92,7 +92,7 @@ enum status pick_part_send(struct pick_outbox *outbox, enum ext_proc_kind kind,
                                          .end_of_stream = part->end && n_left == 0,
                                          .end_without_message = part->end_without_message,
                                          .is_compressed = part->is_compressed};
-        st = pick_outbox_answer(outbox, &answer, part->of, err);
+        st = pick_outbox_answer(outbox, &answer, n > 0 ? part->of : NULL, err);
     } while (st == ST_OK && n_left > 0);
     return st;
 }

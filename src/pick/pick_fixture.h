@@ -217,6 +217,36 @@ static inline void stage_answer(struct stage *stage, const char *headers, bool e
     stage_ask(stage, &question);
 }
 
+/* ---- pools ----------------------------------------------------------------------------------- */
+
+static inline void stage_add_model(struct pool_spec *spec, const char *name,
+                                   enum pool_criticality criticality) {
+    struct pool_model model = {.name = str_of(name), .criticality = criticality};
+    struct error err;
+    assert_int_equal(pool_spec_add_model(spec, &model, &err), ST_OK);
+}
+
+/* `target` must outlive the pool. */
+static inline void stage_add_target(struct pool_spec *spec, const char *name,
+                                    const struct pool_target *target) {
+    struct pool_model model = {.name = str_of(name), .targets = {target, 1}};
+    struct error err;
+    assert_int_equal(pool_spec_add_model(spec, &model, &err), ST_OK);
+}
+
+/* One endpoint, 10.0.0.1:8000, and the models m (as it is), old (sent on as new) and cheap
+ * (sheddable); others are refused. */
+static inline struct pool_spec *stage_models(void) {
+    static const struct pool_target target = {{"new", 3}, 1};
+    struct pool_spec *spec = fixture_spec();
+    fixture_add(spec, "10.0.0.1:8000");
+    spec->strict_models = true;
+    stage_add_model(spec, "m", POOL_STANDARD);
+    stage_add_model(spec, "cheap", POOL_SHEDDABLE);
+    stage_add_target(spec, "old", &target);
+    return spec;
+}
+
 /* ---- what the proxy is told ------------------------------------------------------------------ */
 
 /* The next answer that the test has not looked at. */
@@ -301,6 +331,27 @@ static inline void stage_expect_chunk(struct stage *stage, enum ext_proc_kind ki
     assert_int_equal(reply->body_change, EXT_PROC_BODY_SENT);
     stage_assert_text(reply->body, body);
     assert_int_equal(reply->end_of_stream, ends);
+}
+
+/* What was sent of a body, up to the next answer of another kind, is `body`; the end of the stream
+ * is told once, with the last of it, if it is told. */
+static inline void stage_expect_body(struct stage *stage, enum ext_proc_kind kind, struct str body,
+                                     bool ends) {
+    size_t at = 0;
+    bool ended = false;
+    while (stage->n_read < stage->n_said && !stage->said[stage->n_read].reply.is_immediate &&
+           stage->said[stage->n_read].reply.kind == kind) {
+        const struct ext_proc_reply *reply = stage_next(stage);
+        assert_int_equal(reply->body_change, EXT_PROC_BODY_SENT);
+        assert_false(ended);
+        assert_in_range(reply->body.len, 0, EXT_PROC_MOST_CHUNK_BYTES);
+        assert_in_range(at + reply->body.len, 0, body.len);
+        assert_memory_equal(body.ptr + at, reply->body.ptr, reply->body.len);
+        at += reply->body.len;
+        ended = reply->end_of_stream;
+    }
+    assert_int_equal(at, body.len);
+    assert_int_equal(ended, ends);
 }
 
 /* The client is told at once, and the stream ends well. */

@@ -82,15 +82,18 @@ static void read_headers(struct found *found, struct str fields) {
 
 /* Clause: "Endpoint Subset". A key with a value that is neither a list nor a text is there all the
  * same, and nothing can be picked from it; so is an item that is no text. */
-static enum status read_hint(struct arena *arena, const struct protocol *protocol,
-                             const struct ext_proc_request *message, struct pick_request *out,
-                             struct error *err) {
+enum status pick_request_hint(struct arena *arena, const struct protocol *protocol,
+                              const struct ext_proc_request *message, struct pick_request *out,
+                              struct error *err) {
     struct ext_proc_value item,
         hint = ext_proc_metadata_find(message, protocol->subset_namespace, protocol->subset_key);
     struct pb_reader list = pb_read(hint.list);
     enum status st = ST_OK;
+    if (hint.kind == EXT_PROC_ABSENT) {
+        return ST_OK;
+    }
     subset_init(&out->hint, false);
-    out->has_hint = hint.kind != EXT_PROC_ABSENT;
+    out->has_hint = true;
     if (hint.kind == EXT_PROC_STRING) {
         st = subset_add_list(&out->hint, arena, hint.text, err);
     }
@@ -109,7 +112,7 @@ enum status pick_request_read(struct arena *arena, const struct protocol *protoc
     read_headers(&found, message->fields);
     subset_init(&out->selection, true);
     out->has_selection = found.selection.ptr != NULL;
-    enum status st = read_hint(arena, protocol, message, out, err);
+    enum status st = pick_request_hint(arena, protocol, message, out, err);
     if (st == ST_OK && out->has_selection) {
         st = subset_add_list(&out->selection, arena, found.selection, err);
     }

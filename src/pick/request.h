@@ -27,6 +27,11 @@ enum status pick_request_read(struct arena *arena, const struct protocol *protoc
                               const struct ext_proc_request *message, struct pick_request *out,
                               struct error *err) __attribute__((warn_unused_result));
 
+/* The subset alone, of a message that says one. Returns: ST_NO_MEMORY. */
+enum status pick_request_hint(struct arena *arena, const struct protocol *protocol,
+                              const struct ext_proc_request *message, struct pick_request *out,
+                              struct error *err) __attribute__((warn_unused_result));
+
 /* A gRPC client asks: it is told of errors by grpc-status. */
 bool pick_request_is_grpc(const struct pick_request *request);
 

@@ -70,6 +70,17 @@ void pick_session_nod(struct pick_session *session, enum ext_proc_kind kind) {
     }
 }
 
+void pick_session_pass(struct pick_session *session, const struct ext_proc_request *message,
+                       bool whole) {
+    struct pick_kept *kept = message->body.len > 0 ? pick_session_keep(session) : NULL;
+    struct pick_part part = pick_part_of(message, kept);
+    struct error err;
+    if (session->phase != PICK_OVER &&
+        pick_part_send(&session->outbox, message->kind, &part, 0, NULL, whole, &err) != ST_OK) {
+        pick_session_break(session, &err);
+    }
+}
+
 /* ---- messages -------------------------------------------------------------------------------- */
 
 struct pick_kept *pick_session_keep(struct pick_session *session) {
@@ -105,7 +116,7 @@ static void dispatch(struct pick_session *session, const struct ext_proc_request
         pick_session_on_answer_body(session, message);
         break;
     case EXT_PROC_RESPONSE_TRAILERS:
-        pick_session_on_answer_trailers(session);
+        pick_session_on_answer_trailers(session, message);
         break;
     }
 }

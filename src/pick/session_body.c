@@ -96,19 +96,6 @@ static void hold(struct pick_session *session, const struct ext_proc_request *me
     }
 }
 
-static void pass_on(struct pick_session *session, const struct ext_proc_request *message) {
-    struct pick_kept *kept = pick_session_keep(session);
-    struct error err;
-    if (!kept) {
-        return;
-    }
-    struct pick_part part = pick_part_of(message, kept);
-    if (pick_part_send(&session->outbox, EXT_PROC_REQUEST_BODY, &part, 0, NULL,
-                       is_grpc_mode(session), &err) != ST_OK) {
-        pick_session_break(session, &err);
-    }
-}
-
 /* ---- BUFFERED, BUFFERED_PARTIAL -------------------------------------------------------------- */
 
 /* Says the draft in answer to this message, with what its body becomes. */
@@ -203,11 +190,31 @@ static bool is_legal(struct pick_session *session, const char *ended) {
     return session->phase != PICK_OVER;
 }
 
+/* Clause: "Endpoint Subset". What the first message said holds for the stream, whether or not later
+ * ones repeat it; where it said nothing, a later one counts as long as nothing is picked. Returns:
+ * false when out of memory. */
+static bool heed_hint(struct pick_session *session, const struct ext_proc_request *message) {
+    bool late = session->phase == PICK_HELD || session->phase == PICK_AWAITED;
+    struct error err;
+    if (!late || session->request.has_hint || message->metadata.len == 0) {
+        return true;
+    }
+    if (pick_request_hint(session->arena, &pick_session_spec(session)->protocol, message,
+                          &session->request, &err) != ST_OK) {
+        pick_session_break(session, &err);
+        return false;
+    }
+    return true;
+}
+
 void pick_session_on_body(struct pick_session *session, const struct ext_proc_request *message) {
     if (!is_legal(session, "a part of the request's body came behind its end")) {
         return;
     }
     session->request_ended = message->end_of_stream || message->end_without_message;
+    if (!heed_hint(session, message)) {
+        return;
+    }
     switch (session->phase) {
     case PICK_HELD:
         hold(session, message);
@@ -217,7 +224,7 @@ void pick_session_on_body(struct pick_session *session, const struct ext_proc_re
         break;
     case PICK_PICKED:
         if (pick_mode_is_duplex(session->config.request_body)) {
-            pass_on(session, message);
+            pick_session_pass(session, message, is_grpc_mode(session));
         } else if (session->raised) {
             look_at_raised(session, message);
         } else {

@@ -74,19 +74,13 @@ static enum status begin_scan(struct pick_session *session, struct error *err) {
 
 /* ---- what is said ---------------------------------------------------------------------------- */
 
-/* Clause: ext-proc, mode_override: what is not said would change, too; the response's headers are
- * the default, its trailers must come with a body in a duplex mode. */
+/* Clause: ext-proc, mode_override. Observed: modes of headers and trailers that are not said stay
+ * as they are configured, those of bodies do not. */
 static struct ext_proc_modes raised_modes(const struct pick_session *session) {
-    struct ext_proc_modes modes = {.request_body = EXT_PROC_BODY_BUFFERED,
-                                   .response_headers = EXT_PROC_SEND_YES,
-                                   .response_body = session->config.response_body};
-    if (modes.response_body == EXT_PROC_BODY_OTHER) {
-        modes.response_body = EXT_PROC_BODY_NONE;
-    }
-    if (pick_mode_is_duplex(modes.response_body)) {
-        modes.response_trailers = EXT_PROC_SEND_YES;
-    }
-    return modes;
+    enum ext_proc_body_mode response = session->config.response_body;
+    return (struct ext_proc_modes){
+        .request_body = EXT_PROC_BODY_BUFFERED,
+        .response_body = response == EXT_PROC_BODY_OTHER ? EXT_PROC_BODY_NONE : response};
 }
 
 static void pick_at_headers(struct pick_session *session) {

@@ -3,10 +3,11 @@
 
 static const struct str ATTRIBUTES = {"envoy.filters.http.ext_proc", 27};
 static const struct str DETAILS = {"response.code_details", 21};
+static const struct str UPSTREAM = {"upstream.address", 16};
 
 /* ---- who served ------------------------------------------------------------------------------ */
 
-/* Clause: "x-gateway-destination-endpoint-served", of the protocol's later versions: text, or the
+/* Clause: "x-gateway-destination-endpoint-served", of the protocol's later versions: a text, or the
  * first of a list. */
 static struct str find_served(const struct protocol *protocol,
                               const struct ext_proc_request *message) {
@@ -22,6 +23,12 @@ static struct str find_served(const struct protocol *protocol,
     return value.kind == EXT_PROC_STRING ? value.text : str_make(NULL, 0);
 }
 
+static struct str find_attribute(const struct ext_proc_request *message, struct str key) {
+    struct ext_proc_value value = ext_proc_attribute_find(message, ATTRIBUTES, key);
+    return value.kind == EXT_PROC_STRING ? value.text : str_make(NULL, 0);
+}
+
+/* From now on the request counts for whom the proxy sent it to, if it says so. */
 static void count_where_served(struct pick_session *session, struct str served) {
     struct endpoint_address address;
     if (session->ticket.endpoint && endpoint_address_parse(str_trim(served), &address) &&
@@ -56,11 +63,13 @@ static bool was_answered(struct str details, const struct ext_proc_request *mess
                      NULL;
 }
 
-static void learn_of_endpoint(struct pick_session *session,
-                              const struct ext_proc_request *message) {
+/* What the first message of the answer says of the endpoint. */
+static void learn(struct pick_session *session, const struct ext_proc_request *message) {
+    const struct protocol *protocol = &pick_session_spec(session)->protocol;
+    struct str served = find_served(protocol, message);
+    struct str details = find_attribute(message, DETAILS);
+    count_where_served(session, served.ptr ? served : find_attribute(message, UPSTREAM));
     struct endpoint *endpoint = session->ticket.endpoint;
-    struct ext_proc_value value = ext_proc_attribute_find(message, ATTRIBUTES, DETAILS);
-    struct str details = value.kind == EXT_PROC_STRING ? value.text : str_make(NULL, 0);
     if (endpoint && was_refused(details)) {
         pool_refused(session->means.pool, endpoint);
         metric_add(METRIC_PICK_REFUSED_TOTAL, 1);
@@ -73,13 +82,17 @@ static void learn_of_endpoint(struct pick_session *session,
 
 /* Returns: false where it can't come now. An answer to a request that has none yet is the proxy's
  * own: then nobody waits for a pick any more. */
-static bool begin(struct pick_session *session, bool again) {
+static bool begin(struct pick_session *session, const struct ext_proc_request *message,
+                  bool again) {
     if (session->answer_ended || again) {
         pick_session_illegal(session, again ? "the answer's headers came twice, or behind its body"
                                             : "a part of the answer came behind its end");
         return false;
     }
-    session->answer_begun = true;
+    if (!session->answer_begun) {
+        session->answer_begun = true;
+        learn(session, message);
+    }
     if (session->phase == PICK_HELD || session->phase == PICK_AWAITED) {
         pick_held_drop(&session->held);
         pick_session_drop_headers(session);
@@ -97,14 +110,15 @@ static void end(struct pick_session *session, bool ended) {
 
 /* Clause: the response header of the gateways' conformance suite. */
 static void tell_served(struct pick_session *session, const struct protocol *protocol,
-                        struct str served, bool has_metadata) {
-    struct ext_proc_header header = {.key = protocol->served_header, .value = served};
+                        const struct ext_proc_request *message) {
+    struct ext_proc_header header = {protocol->served_header, find_served(protocol, message)};
     struct ext_proc_answer answer = {.kind = EXT_PROC_RESPONSE_HEADERS,
                                      .headers = {.set = &header, .n_set = 1}};
     struct error err;
-    if (!served.ptr) {
-        header.value = has_metadata ? STR("fail: missing destination endpoint served metadata")
-                                    : STR("fail: missing envoy lb metadata");
+    if (!header.value.ptr) {
+        header.value = ext_proc_metadata_has(message, protocol->destination_namespace)
+                           ? STR("fail: missing destination endpoint served metadata")
+                           : STR("fail: missing envoy lb metadata");
     }
     if (pick_outbox_answer(&session->outbox, &answer, NULL, &err) != ST_OK) {
         pick_session_break(session, &err);
@@ -113,50 +127,34 @@ static void tell_served(struct pick_session *session, const struct protocol *pro
 
 void pick_session_on_answer_headers(struct pick_session *session,
                                     const struct ext_proc_request *message) {
-    if (!begin(session, session->answer_begun)) {
+    if (!begin(session, message, session->answer_begun)) {
         return;
     }
     const struct protocol *protocol = &pick_session_spec(session)->protocol;
-    struct str served = find_served(protocol, message);
-    learn_of_endpoint(session, message);
     if (protocol->conformance) {
-        bool has_metadata = ext_proc_metadata_has(message, protocol->destination_namespace);
-        tell_served(session, protocol, served, has_metadata);
+        tell_served(session, protocol, message);
     } else {
         pick_session_nod(session, EXT_PROC_RESPONSE_HEADERS);
     }
-    count_where_served(session, served);
     end(session, message->end_of_stream);
-}
-
-static void pass_on(struct pick_session *session, const struct ext_proc_request *message) {
-    struct pick_kept *kept = pick_session_keep(session);
-    struct error err;
-    if (!kept) {
-        return;
-    }
-    struct pick_part part = pick_part_of(message, kept);
-    if (pick_part_send(&session->outbox, EXT_PROC_RESPONSE_BODY, &part, 0, NULL,
-                       session->config.response_body == EXT_PROC_BODY_GRPC, &err) != ST_OK) {
-        pick_session_break(session, &err);
-    }
 }
 
 void pick_session_on_answer_body(struct pick_session *session,
                                  const struct ext_proc_request *message) {
-    if (!begin(session, false)) {
+    if (!begin(session, message, false)) {
         return;
     }
     if (pick_mode_is_duplex(session->config.response_body)) {
-        pass_on(session, message);
+        pick_session_pass(session, message, session->config.response_body == EXT_PROC_BODY_GRPC);
     } else {
         pick_session_nod(session, EXT_PROC_RESPONSE_BODY);
     }
     end(session, message->end_of_stream || message->end_without_message);
 }
 
-void pick_session_on_answer_trailers(struct pick_session *session) {
-    if (begin(session, false)) {
+void pick_session_on_answer_trailers(struct pick_session *session,
+                                     const struct ext_proc_request *message) {
+    if (begin(session, message, false)) {
         pick_session_nod(session, EXT_PROC_RESPONSE_TRAILERS);
         end(session, true);
     }

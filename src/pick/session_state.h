@@ -23,8 +23,8 @@ struct pick_session {
     struct pick_means means;
     struct pick_outbox outbox;
     enum pick_phase phase;
-    bool request_ended;               /* no more of the request's body comes */
-    bool answer_begun, answer_headed; /* something of the answer came; its headers did */
+    bool request_ended; /* no more of the request's body comes */
+    bool answer_begun;  /* something of the answer came */
     bool answer_ended;
     bool observed; /* observability_mode: nothing is said at all */
     bool configured;
@@ -68,6 +68,9 @@ void pick_session_drop_headers(struct pick_session *session);
 void pick_session_give_back(struct pick_session *session);
 /* "Nothing is changed", in answer to `kind`. */
 void pick_session_nod(struct pick_session *session, enum ext_proc_kind kind);
+/* A part of a body goes on as it came, in a duplex mode; `whole`: in one. */
+void pick_session_pass(struct pick_session *session, const struct ext_proc_request *message,
+                       bool whole);
 
 static inline bool pick_mode_is_duplex(enum ext_proc_body_mode mode) {
     return mode == EXT_PROC_BODY_FULL_DUPLEX || mode == EXT_PROC_BODY_GRPC;
@@ -103,6 +106,7 @@ void pick_session_on_answer_headers(struct pick_session *session,
                                     const struct ext_proc_request *message);
 void pick_session_on_answer_body(struct pick_session *session,
                                  const struct ext_proc_request *message);
-void pick_session_on_answer_trailers(struct pick_session *session);
+void pick_session_on_answer_trailers(struct pick_session *session,
+                                     const struct ext_proc_request *message);
 
 #endif

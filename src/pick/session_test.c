@@ -17,12 +17,6 @@
 #define POST ":method=POST|:path=/v1/completions|content-type=application/json|content-length=42"
 #define INFER ":method=POST|:path=/v2/models/digits/infer|content-type=application/json"
 
-static void add_model(struct pool_spec *spec, const char *name, enum pool_criticality criticality) {
-    struct pool_model model = {.name = str_of(name), .criticality = criticality};
-    struct error err;
-    assert_int_equal(pool_spec_add_model(spec, &model, &err), ST_OK);
-}
-
 static struct pool_spec *one(void) {
     struct pool_spec *spec = fixture_spec();
     fixture_add(spec, "10.0.0.1:8000");
@@ -84,7 +78,7 @@ static void an_unknown_model_in_the_path_is_404(void **state) {
     struct pool_spec *spec = one();
     (void)state;
     spec->strict_models = true;
-    add_model(spec, "digits", POOL_STANDARD);
+    stage_add_model(spec, "digits", POOL_STANDARD);
     struct stage *stage = stage_open(spec);
     stage_request(stage, INFER, false, STAGE_CONFIG(NONE, NONE));
     stage_pick(stage_next(stage));
@@ -101,7 +95,7 @@ static void a_sheddable_request_is_429_where_all_are_busy(void **state) {
     (void)state;
     spec->max_in_flight = 1;
     spec->retry_after_s = 7;
-    add_model(spec, "digits", POOL_SHEDDABLE);
+    stage_add_model(spec, "digits", POOL_SHEDDABLE);
     struct stage *stage = stage_open(spec);
     struct pool_pick other = fixture_pick(&stage->pool);
     stage_request(stage, INFER, false, STAGE_CONFIG(NONE, NONE));
