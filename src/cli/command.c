@@ -2,6 +2,7 @@
 #include "cli/command.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/options_help.h"
 
@@ -37,4 +38,23 @@ int command_begin(const struct option_set *set, int argc, char **argv, void *val
                   struct arena *arena) {
     struct options options;
     return command_begin_with(&options, set, argc, argv, values, arena);
+}
+
+const char *command_protocol_name(enum client_protocol protocol) {
+    static const char *const NAMES[] = {
+        [CLIENT_HTTP] = "HTTP", [CLIENT_GRPC] = "gRPC", [CLIENT_MIP] = "MIP"};
+    return NAMES[protocol];
+}
+
+const char *command_group_protocols(const char *group) {
+    const char *first = NULL;
+    for (enum client_protocol protocol = CLIENT_HTTP; protocol <= CLIENT_MIP; protocol++) {
+        const char *at = strstr(group, command_protocol_name(protocol));
+        first = at && (!first || at < first) ? at : first;
+    }
+    return first;
+}
+
+bool command_group_is_for(const char *group, enum client_protocol protocol) {
+    return !command_group_protocols(group) || strstr(group, command_protocol_name(protocol));
 }

@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "client/client_url.h"
 
 enum { COMMAND_GO_ON = -1 };
 
@@ -19,5 +20,13 @@ int command_begin_with(struct options *options, const struct option_set *set, in
 /* Says on standard error what is wrong with the arguments, and how to see the help.
  * Returns: EXIT_CODE_USAGE. */
 int command_usage_error(const struct option_set *set, const struct error *err);
+
+/* "HTTP", "gRPC", "MIP" */
+const char *command_protocol_name(enum client_protocol protocol);
+/* The protocols that a group of options is for: "HTTP and gRPC" of "Request over HTTP and gRPC".
+ * Returns: NULL where it names none. */
+const char *command_group_protocols(const char *group);
+/* Are options of that group for servers of that protocol? Those that name none are. */
+bool command_group_is_for(const char *group, enum client_protocol protocol);
 
 #endif

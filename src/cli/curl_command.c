@@ -66,7 +66,7 @@ static void print_file(struct buf *out, const char *flag, const char *path) {
     }
 }
 
-static void print_tls(struct buf *out, const struct tls_client_options *tls) {
+void curl_tls_print(struct buf *out, const struct tls_client_options *tls) {
     print_file(out, "cacert", tls->cacert);
     print_file(out, "cert", tls->cert);
     print_file(out, "key", tls->key);
@@ -86,7 +86,7 @@ void curl_command_print(struct buf *out, const struct client_url *url,
         buf_add_str(out, STR(" --unix-socket "));
         shell_word_print(out, url->path);
     }
-    print_tls(out, tls);
+    curl_tls_print(out, tls);
     print_fields(out, request->head);
     print_data(out, body, body_file);
     buf_add_str(out, STR(" \\\n  "));

@@ -14,4 +14,7 @@ void curl_command_print(struct buf *out, const struct client_url *url,
                         const struct tls_client_options *tls, const struct client_request *request,
                         const char *body_file);
 
+/* Appends the options that say whom to trust and what to show. */
+void curl_tls_print(struct buf *out, const struct tls_client_options *tls);
+
 #endif

@@ -3,13 +3,19 @@
 #include <stdio.h>
 
 #include "cli/commands.h"
+#include "cli/infer_grpc.h"
 #include "cli/infer_http.h"
 #include "cli/infer_mip.h"
 
 static int run(struct arena *arena, const struct infer_settings *settings) {
+    static enum status (*const INFER[])(struct arena *, const struct infer_settings *,
+                                        struct error *) = {
+        [CLIENT_HTTP] = infer_http,
+        [CLIENT_GRPC] = infer_grpc,
+        [CLIENT_MIP] = infer_mip,
+    };
     struct error err = {0};
-    bool mip = settings->server.protocol == CLIENT_MIP;
-    enum status status = (mip ? infer_mip : infer_http)(arena, settings, &err);
+    enum status status = INFER[settings->server.protocol](arena, settings, &err);
     if (status == ST_OK) {
         return EXIT_CODE_OK;
     }

@@ -20,7 +20,8 @@ _Static_assert(sizeof(options) / sizeof(*options) <= OPTIONS_MAX, "raise OPTIONS
 
 static const char about[] =
     "Sends one inference request and prints the answer.\n"
-    "Over HTTP, datatypes and shapes come from the model's metadata; data that lacks only the "
+    "Over HTTP and gRPC, datatypes and shapes come from the model's metadata; data that lacks only "
+    "the "
     "batch "
     "dimension gets one of 1, and flat data is laid out in the model's shape.\n"
     "Over MIP, items are sent as they are, in the order given, and the model makes tensors of "
@@ -38,6 +39,7 @@ static const char epilog[] =
     "      --format npy -o probabilities.npy\n"
     "  sluice infer http://127.0.0.1:8000 digits --input image=@seven.json --dry-run\n"
     "  sluice infer https://models:8443 digits --cacert ca.pem --input image=@seven.npy\n"
+    "  sluice infer grpc://127.0.0.1:8001 sum --input 'a=[1,2,3]' --input 'b=[4,5,6]'\n"
     "\n"
     "  sluice infer tcp://127.0.0.1:9000 --image seven.jpg --image two.png\n"
     "  sluice infer tcp://127.0.0.1:9000 --json '[1,2]' --json '[3,4]' --inputs 2\n"
@@ -65,20 +67,22 @@ static const struct option_set set = {
 
 /* ---- what does not go together --------------------------------------------------------------- */
 
-/* Flags of the other protocol. */
+/* Flags of another protocol. */
 static enum status check_flags(const struct options *given, const struct client_url *server,
                                struct error *err) {
-    bool mip = server->protocol == CLIENT_MIP;
+    static const char *const WHAT_THEN[] = {
+        [CLIENT_HTTP] = "HTTP: there an input is written --input NAME=SOURCE (MIP is at "
+                        "tcp://HOST:PORT, unix:///PATH)",
+        [CLIENT_GRPC] = "gRPC: there an input is written --input NAME=SOURCE and travels in binary",
+        [CLIENT_MIP] = "MIP: there a request is its items, --image FILE, --text TEXT and --json "
+                       "VALUE",
+    };
     for (size_t i = 0; i < set.n_options; i++) {
-        if (!given->given[i] || strcmp(options[i].group, mip ? "HTTP" : "MIP") != 0) {
-            continue;
+        const char *group = options[i].group;
+        if (given->given[i] && !command_group_is_for(group, server->protocol)) {
+            return error_set(err, ST_BAD_CONFIG, "--%s is for %s, and %s speaks %s",
+                             options[i].name, group, server->text.ptr, WHAT_THEN[server->protocol]);
         }
-        return error_set(err, ST_BAD_CONFIG,
-                         mip ? "--%s is for HTTP, and %s speaks MIP: there a request is its items, "
-                               "--image FILE, --text TEXT and --json VALUE"
-                             : "--%s is for MIP, and %s speaks HTTP: there an input is written "
-                               "--input NAME=SOURCE (MIP is at tcp://HOST:PORT, unix:///PATH)",
-                         options[i].name, server->text.ptr);
     }
     return ST_OK;
 }

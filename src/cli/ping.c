@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/grpc_link.h"
 #include "cli/ping_report.h"
 #include "cli/ping_settings.h"
 #include "cli/tls_client.h"
@@ -29,6 +30,8 @@ struct ping_run {
     struct tls_transport *transport;
     sluice_client_transport functions;
     sluice_client *client;
+    struct grpc_link *link; /* over gRPC, in its place */
+    struct grpc_link_call call;
     sigset_t signals;
     int signal_fd;
     bool held;        /* signals come through signal_fd only */
@@ -55,10 +58,21 @@ static void wait_for(struct ping_run *run, int fd, short events, uint64_t timeou
 
 /* ---- TLS ------------------------------------------------------------------------------------- */
 
+static struct tls_client_options tls_of(const struct ping_settings *settings) {
+    return (struct tls_client_options){settings->cacert, settings->cert, settings->key,
+                                       settings->insecure};
+}
+
+static bool is_grpc(const struct ping_run *run) {
+    return run->settings.server.protocol == CLIENT_GRPC;
+}
+
 static enum status open_tls(struct ping_run *run, struct error *err) {
     const struct ping_settings *settings = &run->settings;
-    struct tls_client_options options = {settings->cacert, settings->cert, settings->key,
-                                         settings->insecure};
+    struct tls_client_options options = tls_of(settings);
+    if (is_grpc(run)) {
+        return ST_OK; /* which brings its own */
+    }
     enum status status = tls_client_new(&options, &settings->server, &run->tls, err);
     if (status == ST_OK && run->tls) {
         run->transport = tls_transport_new(run->tls, &run->functions);
@@ -69,14 +83,59 @@ static enum status open_tls(struct ping_run *run, struct error *err) {
 
 /* ---- one ping -------------------------------------------------------------------------------- */
 
+static void close_clients(struct ping_run *run) {
+    grpc_link_call_fini(&run->call);
+    grpc_link_close(run->link);
+    sluice_client_close(run->client);
+    run->link = NULL;
+    run->client = NULL;
+}
+
+static sluice_client_status grpc_failed(const struct error *err, sluice_client_error *error) {
+    snprintf(error->text, sizeof(error->text), "%s", err->text);
+    return SLUICE_CLIENT_UNREACHABLE;
+}
+
+static sluice_client_status open_link(struct ping_run *run, sluice_client_error *error) {
+    const struct ping_settings *settings = &run->settings;
+    struct tls_client_options tls = tls_of(settings);
+    struct grpc_link_options options = {.server = &settings->server,
+                                        .tls = &tls,
+                                        .metadata = &settings->metadata,
+                                        .connect_timeout_ns = settings->timeout_ns};
+    struct error err;
+    return grpc_link_open(&options, &run->link, &err) == ST_OK ? SLUICE_CLIENT_OK
+                                                               : grpc_failed(&err, error);
+}
+
 static sluice_client_status open_client(struct ping_run *run, sluice_client_error *error) {
     sluice_client_options options = {.size = sizeof(options),
                                      .url = run->settings.url,
                                      .connect_timeout_ns = run->settings.timeout_ns,
                                      .timeout_ns = run->settings.timeout_ns,
                                      .transport = run->transport ? &run->functions : NULL};
-    sluice_client_close(run->client);
-    return sluice_client_open(&options, &run->client, error);
+    close_clients(run);
+    return is_grpc(run) ? open_link(run, error) : sluice_client_open(&options, &run->client, error);
+}
+
+/* Any status is an answer: the server lives. */
+static sluice_client_status ping_grpc(struct ping_run *run, sluice_client_error *error) {
+    struct grpc_link_call *call = &run->call;
+    const struct piece nothing = {"", 0};
+    struct error err;
+    if (grpc_link_begin(run->link, call, GRPC_LINK_PATH("ServerLive"), &nothing, 1,
+                        run->settings.timeout_ns, &err) != ST_OK) {
+        return grpc_failed(&err, error);
+    }
+    grpc_link_run(run->link);
+    hold_signals(run);
+    while (call->call && !run->interrupted) {
+        struct client_waiting waiting;
+        grpc_link_wait(run->link, &waiting);
+        wait_for(run, waiting.fd, POLLIN, waiting.timeout_ns);
+        grpc_link_run(run->link);
+    }
+    return call->call || call->code >= 0 ? SLUICE_CLIENT_OK : grpc_failed(&call->error, error);
 }
 
 static sluice_client_status ping(struct ping_run *run, sluice_client_error *error) {
@@ -118,7 +177,7 @@ static void ping_and_tell(struct ping_run *run) {
     }
     uint64_t began = clock_now_ns();
     if (status == SLUICE_CLIENT_OK) {
-        status = ping(run, &error);
+        status = (is_grpc(run) ? ping_grpc : ping)(run, &error);
     }
     if (run->interrupted) {
         return;
@@ -142,9 +201,13 @@ static bool is_last(const struct ping_run *run) {
 }
 
 static void ping_all(struct ping_run *run) {
-    bool mip = run->settings.server.protocol == CLIENT_MIP;
-    ping_report_begin(&run->report, mip ? "a ping of MIP" : "GET /v2/health/live",
-                      run->settings.reconnect, &run->out);
+    static const char *const WHAT[] = {
+        [CLIENT_HTTP] = "GET /v2/health/live",
+        [CLIENT_GRPC] = "ServerLive",
+        [CLIENT_MIP] = "a ping of MIP",
+    };
+    ping_report_begin(&run->report, WHAT[run->settings.server.protocol], run->settings.reconnect,
+                      &run->out);
     flush_out(run);
     uint64_t began = clock_now_ns(), next = began;
     while (!run->failed) {
@@ -209,7 +272,7 @@ int cli_ping(int argc, char **argv) {
     if (code == COMMAND_GO_ON) {
         code = run_all(&run);
     }
-    sluice_client_close(run.client);
+    close_clients(&run);
     tls_transport_free(run.transport);
     tls_client_free(run.tls);
     arena_free(arena);

@@ -58,5 +58,9 @@ int ping_settings_read(int argc, char **argv, struct arena *arena, struct ping_s
     if (status == ST_OK) {
         status = tls_client_check(&tls, &out->server, &err);
     }
+    if (status == ST_OK && out->metadata.n > 0 && out->server.protocol != CLIENT_GRPC) {
+        status = error_set(&err, ST_BAD_CONFIG, "--metadata is for gRPC, and %s speaks %s",
+                           out->url, command_protocol_name(out->server.protocol));
+    }
     return status == ST_OK ? COMMAND_GO_ON : command_usage_error(&set, &err);
 }

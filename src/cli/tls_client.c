@@ -17,7 +17,8 @@ enum status tls_client_check(const struct tls_client_options *options, const str
                         : options->insecure ? "insecure"
                                             : NULL;
     if (given && !url->is_tls) {
-        return error_set(err, ST_BAD_CONFIG, "--%s is for https://HOST:PORT, not for %s", given,
+        return error_set(err, ST_BAD_CONFIG,
+                         "--%s is for https://HOST:PORT and grpcs://HOST:PORT, not for %s", given,
                          url->text.ptr);
     }
     return options->key && !options->cert ? error_set(err, ST_BAD_CONFIG, "--key needs --cert FILE")

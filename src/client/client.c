@@ -22,6 +22,12 @@ static void free_transport(const struct client_options *options, void *context) 
 
 static enum status check_transport(const struct client *client, struct error *err) {
     const sluice_client_transport *transport = client->options.transport;
+    if (client->url.protocol == CLIENT_GRPC) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "\"%.*s\": libsluice does not speak gRPC; the same server's HTTP is at "
+                         "http://HOST:PORT",
+                         STR_ARG(client->url.text));
+    }
     if (!transport && client->url.is_tls) {
         return error_set(err, ST_BAD_CONFIG,
                          "\"%.*s\": TLS needs a transport, and this client has none "

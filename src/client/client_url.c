@@ -15,6 +15,7 @@ static enum status no_memory(struct error *err) {
 }
 
 #define HTTP_URLS "http://HOST:PORT, https://HOST:PORT or http+unix:/path/to.sock"
+#define GRPC_URLS "grpc://HOST:PORT, grpcs://HOST:PORT or grpc+unix:/path/to.sock"
 #define MIP_URLS "tcp://HOST:PORT or unix:///path/to.sock"
 
 static enum status set_socket(struct arena *arena, struct str text, struct str path,
@@ -32,14 +33,17 @@ static enum status set_socket(struct arena *arena, struct str text, struct str p
     return out->path.ptr ? ST_OK : no_memory(err);
 }
 
-/* http+unix:/PATH, http+unix:///PATH */
-static enum status parse_http_unix(struct arena *arena, struct str text, struct str path,
-                                   struct client_url *out, struct error *err) {
+/* http+unix:/PATH, http+unix:///PATH; so with grpc+unix: */
+static enum status parse_v2_unix(struct arena *arena, struct str text, struct str path,
+                                 struct client_url *out, struct error *err) {
     if (str_starts(path, STR("//"))) {
         path = str_make(path.ptr + 2, path.len - 2);
     }
     if (path.len < 2 || path.ptr[0] != '/') {
-        return bad(err, text, "expected the absolute path of a socket: http+unix:/path/to.sock");
+        return bad(err, text,
+                   out->protocol == CLIENT_HTTP
+                       ? "expected the absolute path of a socket: http+unix:/path/to.sock"
+                       : "expected the absolute path of a socket: grpc+unix:/path/to.sock");
     }
     return set_socket(arena, text, path, out, err);
 }
@@ -94,7 +98,7 @@ static enum status parse_authority(struct arena *arena, struct str text, struct 
         return bad(err, text, "the host is not a name or an address, as in SCHEME://HOST:PORT");
     }
     if (!rest.ptr && port == 0) {
-        return bad(err, text, "the port is missing: tcp://HOST:PORT");
+        return bad(err, text, "the port is missing, as in SCHEME://HOST:PORT");
     }
     if (rest.ptr && (!num_parse_u64(rest, &port) || port == 0 || port > 65535)) {
         return bad(err, text, "the port is not a number from 1 to 65535");
@@ -123,7 +127,7 @@ static enum status parse_base(struct arena *arena, struct str text, struct str b
     return out->base.ptr ? ST_OK : no_memory(err);
 }
 
-/* What follows "http://", "https://" or "tcp://". */
+/* What follows "http://", "grpc://", "tcp://" and their like. */
 static enum status parse_host(struct arena *arena, struct str text, struct str rest, uint64_t port,
                               struct client_url *out, struct error *err) {
     size_t n = 0;
@@ -139,8 +143,8 @@ static enum status parse_host(struct arena *arena, struct str text, struct str r
         return status;
     }
     status = parse_base(arena, text, str_make(rest.ptr + n, rest.len - n), out, err);
-    if (status == ST_OK && out->protocol == CLIENT_MIP && out->base.len > 0) {
-        return bad(err, text, "a path has no meaning here: tcp://HOST:PORT");
+    if (status == ST_OK && out->protocol != CLIENT_HTTP && out->base.len > 0) {
+        return bad(err, text, "a path has no meaning here, behind SCHEME://HOST:PORT");
     }
     return status;
 }
@@ -160,7 +164,9 @@ static enum status bad_scheme(struct str text, struct error *err) {
         return error_set(err, ST_BAD_CONFIG, "\"%.*s\" has no scheme; did you mean http://%.*s?",
                          STR_ARG(text), STR_ARG(text));
     }
-    return bad(err, text, "expected " HTTP_URLS " for KServe v2, " MIP_URLS " for MIP");
+    return bad(err, text,
+               "expected " HTTP_URLS " for KServe v2 (" GRPC_URLS
+               " for the same over gRPC), " MIP_URLS " for MIP");
 }
 
 static enum status parse_scheme(struct arena *arena, struct str text, struct client_url *out,
@@ -174,6 +180,9 @@ static enum status parse_scheme(struct arena *arena, struct str text, struct cli
         {{"http+unix:", 10}, CLIENT_HTTP, 0, false, true},
         {{"http://", 7}, CLIENT_HTTP, 80, false, false},
         {{"https://", 8}, CLIENT_HTTP, 443, true, false},
+        {{"grpc+unix:", 10}, CLIENT_GRPC, 0, false, true},
+        {{"grpc://", 7}, CLIENT_GRPC, 0, false, false},
+        {{"grpcs://", 8}, CLIENT_GRPC, 0, true, false},
         {{"tcp://", 6}, CLIENT_MIP, 0, false, false},
         {{"unix://", 7}, CLIENT_MIP, 0, false, true},
     };
@@ -188,8 +197,8 @@ static enum status parse_scheme(struct arena *arena, struct str text, struct cli
         if (!rows[i].is_unix) {
             return parse_host(arena, text, rest, rows[i].port, out, err);
         }
-        return out->protocol == CLIENT_HTTP ? parse_http_unix(arena, text, rest, out, err)
-                                            : parse_mip_unix(arena, text, rest, out, err);
+        return out->protocol == CLIENT_MIP ? parse_mip_unix(arena, text, rest, out, err)
+                                           : parse_v2_unix(arena, text, rest, out, err);
     }
     return bad_scheme(text, err);
 }
@@ -202,10 +211,19 @@ enum status client_url_parse(struct arena *arena, struct str text, struct client
 
 enum status client_url_expect(const struct client_url *url, enum client_protocol protocol,
                               const char *what, struct error *err) {
+    static const char *const SPEAKS[] = {
+        [CLIENT_HTTP] = "KServe v2",
+        [CLIENT_GRPC] = "gRPC",
+        [CLIENT_MIP] = "MIP",
+    };
+    static const char *const URLS[] = {
+        [CLIENT_HTTP] = "KServe v2: " HTTP_URLS,
+        [CLIENT_GRPC] = "gRPC: " GRPC_URLS,
+        [CLIENT_MIP] = "MIP: " MIP_URLS,
+    };
     if (url->protocol == protocol) {
         return ST_OK;
     }
     return error_set(err, ST_BAD_CONFIG, "\"%.*s\" is the URL of a server of %s; %s is for %s",
-                     STR_ARG(url->text), url->protocol == CLIENT_MIP ? "MIP" : "KServe v2", what,
-                     protocol == CLIENT_MIP ? "MIP: " MIP_URLS : "KServe v2: " HTTP_URLS);
+                     STR_ARG(url->text), SPEAKS[url->protocol], what, URLS[protocol]);
 }

@@ -3,11 +3,14 @@
  *     http://HOST[:PORT][/BASE]   KServe v2; PORT is 80 when absent; BASE goes before every path
  *     https://HOST[:PORT][/BASE]  the same over TLS; PORT is 443 when absent
  *     http+unix:/PATH             KServe v2 on a Unix socket; http+unix:///PATH means the same
+ *     grpc://HOST:PORT            KServe v2 over gRPC; grpcs:// over TLS
+ *     grpc+unix:/PATH             the same on a Unix socket
  *     tcp://HOST:PORT             MIP
  *     unix:///PATH                MIP on a Unix socket; unix://PATH is relative
  *
  * HOST is a name, an IPv4 address or an IPv6 address in brackets. It refuses user names, queries
- * and fragments, which have no meaning here, and never guesses a scheme. */
+ * and fragments, which have no meaning here, and never guesses a scheme. (libsluice itself does not
+ * speak gRPC; the commands do.) */
 #ifndef SLUICE_CLIENT_CLIENT_URL_H
 #define SLUICE_CLIENT_CLIENT_URL_H
 
@@ -18,7 +21,7 @@
 #include "base/status.h"
 #include "base/str.h"
 
-enum client_protocol { CLIENT_HTTP, CLIENT_MIP };
+enum client_protocol { CLIENT_HTTP, CLIENT_GRPC, CLIENT_MIP };
 
 struct client_url {
     struct str text; /* the URL as it was given; NUL-terminated */

@@ -34,6 +34,13 @@ static void taken(void **state) {
          "localhost"},
         {"https://h", CLIENT_HTTP, false, "h", 443, NULL, "", "h"},
         {"https://h:8443/b", CLIENT_HTTP, false, "h", 8443, NULL, "/b", "h:8443"},
+        {"grpc://h:8001", CLIENT_GRPC, false, "h", 8001, NULL, "", "h:8001"},
+        {"grpc://[::1]:8001/", CLIENT_GRPC, false, "::1", 8001, NULL, "", "[::1]:8001"},
+        {"grpcs://h:8443", CLIENT_GRPC, false, "h", 8443, NULL, "", "h:8443"},
+        {"grpc+unix:/run/x.sock", CLIENT_GRPC, true, "localhost", 0, "/run/x.sock", "",
+         "localhost"},
+        {"grpc+unix:///run/x.sock", CLIENT_GRPC, true, "localhost", 0, "/run/x.sock", "",
+         "localhost"},
         {"tcp://h:9000", CLIENT_MIP, false, "h", 9000, NULL, "", "h:9000"},
         {"tcp://[::1]:9000/", CLIENT_MIP, false, "::1", 9000, NULL, "", "[::1]:9000"},
         {"unix:///run/x.sock", CLIENT_MIP, true, "localhost", 0, "/run/x.sock", "", "localhost"},
@@ -48,7 +55,8 @@ static void taken(void **state) {
             fail_msg("%s: %s", rows[i].text, err.text);
         }
         assert_int_equal(url.protocol, rows[i].protocol);
-        assert_int_equal(url.is_tls, strncmp(rows[i].text, "https:", 6) == 0);
+        assert_int_equal(url.is_tls, strncmp(rows[i].text, "https:", 6) == 0 ||
+                                         strncmp(rows[i].text, "grpcs:", 6) == 0);
         assert_int_equal(url.is_unix, rows[i].is_unix);
         assert_string_equal(url.text.ptr, rows[i].text);
         assert_true(str_eq(client_url_where(&url), url.is_unix ? url.path : url.authority));
@@ -77,6 +85,9 @@ static void refused(void **state) {
         {"tcp://h", "the port is missing"},
         {"tcp://h:0", "the port"},
         {"tcp://h:9/x", "a path has no meaning"},
+        {"grpc://h", "the port is missing"},
+        {"grpc://h:1/x", "a path has no meaning"},
+        {"grpc+unix:x.sock", "expected the absolute path of a socket: grpc+unix:/"},
         {"tcp:h:9", "expected http://HOST:PORT"},
         {"ftp://a", "tcp://HOST:PORT or unix:///path/to.sock for MIP"},
         {"http://", "the host"},
@@ -130,6 +141,9 @@ static void protocols(void **state) {
     assert_int_equal(client_url_expect(&url, CLIENT_MIP, "an inference of items", &err),
                      ST_BAD_CONFIG);
     assert_non_null(strstr(err.text, "tcp://HOST:PORT or unix:///"));
+    assert_int_equal(client_url_parse(arena, STR("grpc://h:1"), &url, &err), ST_OK);
+    assert_int_equal(client_url_expect(&url, CLIENT_HTTP, "x", &err), ST_BAD_CONFIG);
+    assert_non_null(strstr(err.text, "is the URL of a server of gRPC; x is for KServe v2: http:"));
     arena_free(arena);
 }
 
