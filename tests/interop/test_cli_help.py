@@ -9,7 +9,7 @@ import pytest
 
 from lib.server import binary, run
 
-COMMANDS = ("serve", "infer", "ping", "bench")
+COMMANDS = ("serve", "pick", "infer", "ping", "bench")
 
 
 def test_help_lists_every_command():

@@ -1,0 +1,361 @@
+"""The life of `sluice pick`: what it reads and rereads, health, TLS, draining, and coming back after kill -9."""
+import json
+import os
+import signal
+import ssl
+import subprocess
+import time
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from lib import http1, metrics
+from lib.certificates import Identity, pem_of
+from lib.pick_client import Proxy, answer_headers, body, endpoint_of, headers, refusal_of
+from lib.picker import Picker
+from lib.server import binary, run
+
+A, B = "10.0.0.1:8000", "10.0.0.2:8000"
+POOL = f"endpoints: [{A}]\n"
+INFER = "/v2/models/digits/infer"
+SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor"
+SERVING, NOT_SERVING = (health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING)
+QUICK = ("--reload-interval", "50ms")
+
+
+@pytest.fixture
+def start(tmp_path):
+    """start(pool, flag, …): a picker of the test's own, ended and checked behind it."""
+    started = []
+
+    def one(pool=POOL, *args, **options):
+        folder = tmp_path / f"picker{len(started)}"
+        folder.mkdir()
+        started.append(Picker(folder, pool, args, **options))
+        return started[-1]
+    try:
+        yield one
+        for picker in started:
+            picker.stop()
+    finally:
+        for picker in started:
+            picker.kill()
+
+
+def ready_lines(picker):
+    with open(picker.ready_file, encoding="utf-8") as file:
+        return file.read().splitlines()
+
+
+# ---- the pool, again and again -------------------------------------------------------------------
+
+def test_a_pool_that_changes(start):
+    picker = start(POOL, *QUICK)
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        held = proxy.stream(headers(INFER))
+        assert endpoint_of(held.next()) == A
+        picker.write_pool(f"endpoints: [{B}]\n")
+        picker.wait_until(lambda n: n["sluice_pick_pool_generation"] == 2, "the new pool")
+        assert {proxy.pick(INFER) for _ in range(20)} == {B}
+        numbers = picker.numbers()
+        assert numbers["sluice_pick_pool_requests_in_flight"] >= 1  # to the one that has left
+        assert f'sluice_pick_requests_in_flight{{endpoint="{A}"}}' not in numbers
+        held.reset()
+        picker.wait_until(lambda n: n["sluice_pick_pool_requests_in_flight"] == 0, "its end")
+
+
+def test_a_pool_that_cannot_be_used(start):
+    picker = start(POOL, *QUICK)
+    picker.expect_error("the old stays")
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        picker.write_pool("endpoints: [nowhere]\n")
+        failures = 'sluice_reload_failures_total{files="pool"}'
+        picker.wait_until(lambda n: n[failures] == 1, "a failure")
+        assert proxy.pick(INFER) == A
+        os.unlink(picker.pool_file)
+        picker.wait_until(lambda n: n[failures] == 2, "another failure")
+        assert proxy.pick(INFER) == A
+        picker.write_pool(f"endpoints: [{B}]\n")
+        picker.wait_until(lambda n: n["sluice_pick_pool_generation"] == 2, "the new pool")
+        assert proxy.pick(INFER) == B
+
+
+def test_endpoints_of_the_command_line(start):
+    picker = start("endpoints: []\n", "--endpoint", A, "--endpoint", "[::1]:8000")
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        assert {proxy.pick(INFER) for _ in range(30)} == {A, "[::1]:8000"}
+
+
+# ---- health --------------------------------------------------------------------------------------
+
+def check(channel, name):
+    stub = health_pb2_grpc.HealthStub(channel)
+    return stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=http1.PATIENCE).status
+
+
+def test_health(start):
+    picker = start(POOL, "--health", "127.0.0.1:0")
+    apart = [line for line in ready_lines(picker) if line.endswith("/health")]
+    apart = apart[0].removeprefix("grpc://").removesuffix("/health")
+    for address in (picker.grpc_addresses[0], apart):
+        with grpc.insecure_channel(address) as channel:
+            for name in ("", "liveness", "readiness", "inference-extension", SERVICE):
+                assert check(channel, name) == SERVING, name
+            with pytest.raises(grpc.RpcError) as caught:
+                check(channel, "nope")
+            assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+            assert "readiness" in caught.value.details()
+    with grpc.insecure_channel(apart) as channel:  # nothing else is there
+        with pytest.raises(grpc.RpcError) as caught:
+            list(channel.stream_stream(f"/{SERVICE}/Process")(iter([b""]), timeout=http1.PATIENCE))
+        assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_a_drain(start):
+    """Streams at hand end as they would have; who asks about health is told; then it ends."""
+    picker = start(POOL, "--health", "127.0.0.1:0")
+    apart = [line for line in ready_lines(picker) if line.endswith("/health")]
+    apart = apart[0].removeprefix("grpc://").removesuffix("/health")
+    with Proxy(picker.grpc_addresses[0]) as proxy, grpc.insecure_channel(apart) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        watch = stub.Watch(health_pb2.HealthCheckRequest(service="readiness"), timeout=http1.PATIENCE)
+        assert next(watch).status == SERVING
+        stream = proxy.stream(headers("/v1/completions", config="FULL_DUPLEX_STREAMED NONE"))
+        picker.wait_until(lambda n: n["sluice_pick_open_streams"] == 1, "a stream")
+        picker.signal()
+        assert next(watch).status == NOT_SERVING
+        assert check(channel, "readiness") == NOT_SERVING and check(channel, "liveness") == SERVING
+        stream.send(body(b'{"model":"m"}', end=True))
+        assert endpoint_of(stream.next()) == A
+        stream.send(answer_headers(200))
+        assert stream.next().WhichOneof("response") == "request_body"
+        assert stream.next().WhichOneof("response") == "response_headers"
+        assert picker.process.poll() is None
+        stream.reset()
+        assert picker.wait_exit() == 0
+    assert not os.path.exists(picker.ready_file)
+
+
+def test_a_drain_that_takes_too_long(start):
+    picker = start(POOL, "--drain-timeout", "200ms")
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        stream = proxy.stream(headers(INFER))
+        assert endpoint_of(stream.next()) == A
+        picker.signal()
+        assert picker.wait_exit() == 0
+    assert "requests are cut off" in picker.log_text()
+
+
+def test_killed_and_back(start):
+    """How long that takes is printed, not asserted."""
+    picker = start()
+    address = picker.grpc_addresses[0]
+    with Proxy(address) as proxy:
+        stream = proxy.stream(headers(INFER))
+        assert endpoint_of(stream.next()) == A
+        picker.crash()
+        with pytest.raises(grpc.RpcError):
+            stream.next()
+    began = time.monotonic()
+    picker.start(address)
+    print(f"back after {1000 * (time.monotonic() - began):.0f} ms")
+    with Proxy(address) as proxy:
+        assert proxy.pick(INFER) == A
+
+
+# ---- TLS -----------------------------------------------------------------------------------------
+
+def served_certificate(address):
+    host, _, port = address.rpartition(":")
+    return ssl.get_server_certificate((host, int(port))).encode()
+
+
+def tls_address(picker):
+    (line,) = [line for line in ready_lines(picker) if line.startswith("grpcs://")]
+    return line.removeprefix("grpcs://")
+
+
+def test_a_self_signed_certificate(start):
+    picker = start(POOL, "--grpc-tls-self-signed")
+    address = tls_address(picker)
+    certificate = served_certificate(address)
+    with Proxy(address, grpc.ssl_channel_credentials(certificate)) as proxy:
+        assert proxy.pick(INFER) == A
+    other = start(POOL, "--grpc-tls-self-signed")
+    assert served_certificate(tls_address(other)) != certificate
+
+
+def test_mutual_tls(start, tmp_path):
+    ca = Identity("ca", authority=True)
+    cert, key = Identity("picker", ca).write(str(tmp_path / "tls"))
+    ca_file = ca.write_cert(str(tmp_path / "ca.pem"))
+    picker = start(POOL, "--grpc-tls-cert", cert, "--grpc-tls-key", key, "--grpc-tls-client-ca", ca_file)
+    client = Identity("proxy", ca)
+    known = grpc.ssl_channel_credentials(ca.cert_pem(), pem_of(client.key), client.cert_pem())
+    with Proxy(tls_address(picker), known) as proxy:
+        assert proxy.pick(INFER) == A
+    with Proxy(tls_address(picker), grpc.ssl_channel_credentials(ca.cert_pem())) as proxy:
+        with pytest.raises(grpc.RpcError) as caught:
+            proxy.pick(INFER)
+        assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+def test_a_self_signed_certificate_for_known_proxies(start, tmp_path):
+    ca = Identity("ca", authority=True)
+    ca_file = ca.write_cert(str(tmp_path / "ca.pem"))
+    picker = start(POOL, "--grpc-tls-self-signed", "--grpc-tls-client-ca", ca_file)
+    client, stranger = Identity("proxy", ca), Identity("stranger")
+    address = tls_address(picker)
+    with subprocess.Popen(["openssl", "s_client", "-connect", address, "-showcerts"],
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL) as shown:
+        text = shown.communicate()[0]
+    certificate = text[text.index(b"-----BEGIN"):text.index(b"-----END") + 26]
+    for who, fits in ((client, True), (stranger, False)):
+        known = grpc.ssl_channel_credentials(certificate, pem_of(who.key), who.cert_pem())
+        with Proxy(address, known) as proxy:
+            if fits:
+                assert proxy.pick(INFER) == A
+            else:
+                with pytest.raises(grpc.RpcError):
+                    proxy.pick(INFER)
+
+
+# ---- elsewhere -----------------------------------------------------------------------------------
+
+def test_a_unix_socket(start, tmp_path):
+    picker = start(POOL, "--grpc", f"unix:{tmp_path}/picker.socket")
+    with Proxy(f"unix:{tmp_path}/picker.socket") as proxy:
+        assert proxy.pick(INFER) == A
+    picker.stop()
+    assert not os.path.exists(tmp_path / "picker.socket")
+
+
+def test_no_stream_hangs(start):
+    """A proxy in full-duplex mode has no clock of its own."""
+    picker = start(POOL + "models: [m]\n", "--answer-timeout", "100ms")
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        stream = proxy.stream(headers("/v1/completions", config="FULL_DUPLEX_STREAMED NONE"),
+                              body(b'{"prompt":"'))
+        status, _, text = refusal_of(stream.next())
+        assert status == 408 and "--answer-timeout" in text
+        assert stream.close() == []
+        stream = proxy.stream(headers("/v1/completions", config="FULL_DUPLEX_STREAMED NONE"),
+                              body(b'{"model":"m","prompt":"'))
+        assert endpoint_of(stream.next()) == A  # answered: nothing is waited for
+        time.sleep(0.3)
+        stream.send(body(b'"}', end=True))
+        answers = [stream.next().request_body.response.body_mutation.streamed_response for _ in range(2)]
+        assert b"".join(part.body for part in answers) == b'{"model":"m","prompt":""}'
+        stream.reset()
+
+
+def test_a_body_over_the_limit(start):
+    picker = start(POOL + "models: [m]\n", "--max-body-size", "100KiB")
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        stream = proxy.stream(headers("/v1/completions", config="FULL_DUPLEX_STREAMED NONE"))
+        stream.send(*[body(b'{"prompt":"' if i == 0 else b"x" * 50_000) for i in range(4)])
+        status, _, text = refusal_of(stream.next())
+        assert status == 413 and "--max-body-size" in text
+        assert stream.close() == []
+
+
+def test_what_operators_see(start):
+    picker = start(POOL + "models: [m]\n")
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        stream = proxy.stream(headers("/v1/completions", config="FULL_DUPLEX_STREAMED NONE"))
+        picker.wait_until(lambda n: n["sluice_pick_open_streams"] == 1, "a stream")
+        state = http1.request(picker.metrics_address, "GET", "/debug/state").body.decode()
+        assert f"endpoint {A}: ready, 0 in flight, 0 picks" in state
+        assert "grpc: 1 requests in flight" in state
+        picker.signal(signal.SIGUSR2)
+        picker.wait_for(lambda: f"endpoint {A}: ready" in picker.log_text(), "the state in the log")
+        stream.reset()
+    assert "/debug/pick" in http1.request(picker.metrics_address, "GET", "/").body.decode()
+    answer = http1.request(picker.metrics_address, "GET", "/debug/nope")
+    assert answer.status == 404 and "/debug/pick" in json.loads(answer.body)["error"]
+    assert http1.request(picker.metrics_address, "POST", "/metrics").status == 405
+
+
+def test_a_pick_explained(start):
+    """The running picker and the command say the same of a pool at rest."""
+    picker = start(f"endpoints: [{A}, {B}]\nmodels: [m]\n")
+    for query, flags, says in [
+            ("path=/v2/models/m/infer", ["--path", "/v2/models/m/infer"], "m, as the path says"),
+            ("path=%2Fv1%2Fcompletions&model=m", ["--path", "/v1/completions", "--model", "m"],
+             "m, as the body says"),
+            ("path=/v1/completions&model=n", ["--path", "/v1/completions", "--model", "n"],
+             "refused with 404 (gRPC: 5) UNKNOWN_MODEL"),
+            (f"path=/&subset={B},x", ["--path", "/", "--subset", f"{B},x"], f"outcome     {B}\n"),
+            ("subset=", ["--subset", ""], "refused with 503 (gRPC: 14) NO_ENDPOINT"),
+            ("method=GET&path=/&selection=10.0.0.1",
+             ["--method", "GET", "--path", "/", "--selection", "10.0.0.1"], f"outcome     {A}\n")]:
+        answer = http1.request(picker.metrics_address, "GET", f"/debug/pick?{query}")
+        assert answer.status == 200 and says in answer.body.decode(), query
+        done = run("pick", "--config", picker.pool_file, "--explain", *flags)
+        assert done.stdout == answer.body.decode() and done.stderr == ""
+        assert done.returncode == (1 if "refused with" in done.stdout else 0)
+    answer = http1.request(picker.metrics_address, "GET", "/debug/pick?pfad=/")
+    assert answer.status == 400 and "pfad" in json.loads(answer.body)["error"]
+
+
+# ---- starts that fail ----------------------------------------------------------------------------
+
+@pytest.mark.parametrize("args, says", [
+    ([], "nothing to pick from: give --endpoint IP:PORT"),
+    (["--endpoint", "model-server:8000"], "expected IP:PORT"),
+    (["--endpoint", A, "--gprc", ":1"], "did you mean --grpc?"),
+    (["--endpoint", A, "--model", "m"], "it needs --explain"),
+    (["--endpoint", A, "--grpc", "grpcs://127.0.0.1:0"], "TLS needs --grpc-tls-cert FILE"),
+    (["--endpoint", A, "--grpc-tls-cert", "x"], "--grpc-tls-cert needs --grpc-tls-key FILE"),
+    (["--endpoint", A, "--grpc-tls-self-signed", "--grpc-tls-key", "x"], "no --grpc-tls-key"),
+    (["--endpoint", A, "--health", "nowhere"], "--health"),
+    (["--endpoint", A, "--check", "--explain"], "one of them"),
+    (["--endpoint", A, "--grpc-port", "9002"], "write --grpc HOST:PORT"),
+])
+def test_settings_that_cannot_be_understood(args, says):
+    done = run("pick", *args)
+    assert done.returncode == 2 and done.stdout == ""
+    assert says in done.stderr and "Try: sluice pick --help" in done.stderr
+
+
+@pytest.mark.parametrize("args, says", [
+    (["--config", "/nonexistent/pool.yaml"], "/nonexistent/pool.yaml: No such file"),
+    (["--endpoint", A, "--grpc-tls-cert", "/nonexistent", "--grpc-tls-key", "/nonexistent"],
+     "--grpc-tls-cert /nonexistent"),
+])
+@pytest.mark.parametrize("check_only", [False, True])
+def test_files_that_cannot_be_read(args, says, check_only):
+    done = run("pick", *args, "--grpc", "127.0.0.1:0", "--metrics", "none",
+               *(["--check"] if check_only else []))
+    assert done.returncode == 1 and says in done.stderr
+
+
+def test_an_address_in_use(start):
+    picker = start()
+    taken = picker.grpc_addresses[0]
+    for flag, address in (("--grpc", taken), ("--health", taken), ("--metrics", taken)):
+        others = [("--grpc", "127.0.0.1:0"), ("--metrics", "none")]
+        flags = [part for one in others if one[0] != flag for part in one] + [flag, address]
+        done = run("pick", "--endpoint", A, *flags)
+        assert done.returncode == 1 and f"{flag} {taken}: " in done.stderr, done.stderr
+    with Proxy(taken) as proxy:
+        assert proxy.pick(INFER) == A
+
+
+def test_a_configuration_checked(tmp_path):
+    pool = tmp_path / "pool.yaml"
+    pool.write_text(f"endpoints: [{A}]\nmodels: [digits]\n")
+    done = run("pick", "--config", pool, "--check")
+    assert done.returncode == 0 and done.stderr == "" and A in done.stdout and "digits" in done.stdout
+    pool.write_text("endpoint: [1]\n")
+    done = run("pick", "--config", pool, "--check")
+    assert done.returncode == 1 and f"{pool}:1: " in done.stderr and "endpoints" in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_start_that_fails_says_so_in_its_log():
+    done = subprocess.run([binary(), "pick", "--config", "/nonexistent", "--log-format", "json"],
+                          stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1 and json.loads(done.stderr)["event"] == "cannot pick"
