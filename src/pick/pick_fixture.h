@@ -89,7 +89,7 @@ static inline void stage_flush(struct stage *stage) {
 static inline void stage_stream(struct stage *stage, const struct pick_limits *limits) {
     struct pick_means means = {
         .pool = stage->pool.pool, .reader = stage->pool.reader, .limits = *limits};
-    struct pick_out out = {stage_on_send, stage_on_finish, stage};
+    struct pick_out out = {.send = stage_on_send, .finish = stage_on_finish, .user = stage};
     stage->arena = arena_new(NULL, 0);
     stage->session = pick_session_new(stage->arena, &means, &out);
     stage->finished = false;

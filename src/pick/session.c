@@ -32,6 +32,15 @@ void pick_session_drop_headers(struct pick_session *session) {
     }
 }
 
+void pick_session_note(struct pick_session *session, struct pick_note note) {
+    const struct pick_out *out = &session->outbox.out;
+    if (out->note) {
+        note.line = session->line;
+        note.endpoint = session->ticket.endpoint;
+        out->note(out->user, &note);
+    }
+}
+
 /* ---- ends ------------------------------------------------------------------------------------ */
 
 /* Nothing more is said. */
@@ -45,6 +54,9 @@ static void end(struct pick_session *session, const struct error *why) {
 
 void pick_session_break(struct pick_session *session, const struct error *why) {
     if (session->phase != PICK_OVER) {
+        if (why) {
+            pick_session_note(session, (struct pick_note){.model = session->asked, .why = why});
+        }
         end(session, why);
     }
 }
@@ -58,6 +70,7 @@ void pick_session_illegal(struct pick_session *session, const char *what) {
 
 void pick_session_refuse(struct pick_session *session, const struct error *why) {
     struct error err;
+    pick_session_note(session, (struct pick_note){.model = session->asked, .why = why});
     enum status st = pick_refuse(&session->outbox, session->arena, pick_session_spec(session),
                                  &session->request, why, &err);
     end(session, st == ST_OK ? NULL : &err);

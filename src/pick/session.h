@@ -49,7 +49,16 @@ struct pick_message {
     void *cookie;
 };
 
-/* What a session says. Neither may call back into the session. */
+/* What became of a request. The texts and `why` are read during the call only. */
+struct pick_note {
+    struct str line;                 /* "POST /v1/completions" */
+    struct str model;                /* ptr NULL: none is named, or it makes no difference */
+    struct str target;               /* what it is sent on as; ptr NULL: the same */
+    const struct endpoint *endpoint; /* NULL: there is none */
+    const struct error *why; /* it was refused, or the stream ends; NULL: it was picked for */
+};
+
+/* What a session says. None of these may call back into the session. */
 struct pick_out {
     /* A message of these pieces, behind those before. The array is read during the call only; the
      * bytes stay until `release` (may be NULL: until the session's end) is called, exactly once. */
@@ -57,6 +66,8 @@ struct pick_out {
                  void (*release)(void *cookie), void *cookie);
     /* The stream ends with this status, NULL: OK. At most once; nothing follows. */
     void (*finish)(void *user, const struct error *err);
+    /* For the log; may be NULL. */
+    void (*note)(void *user, const struct pick_note *note);
     void *user;
 };
 
