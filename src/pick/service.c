@@ -10,7 +10,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "loop/clock.h"
+#include "net/log_limit.h"
 
 /* Answers that the proxy has not taken, before the next of its messages is looked at. */
 enum { QUEUED_BYTES = 1 << 20 };
@@ -19,6 +21,7 @@ enum { QUEUED_BYTES = 1 << 20 };
 struct desk {
     struct worker *worker;
     struct pick_means means;
+    struct log_limit log;
     struct worker_msg msg; /* look at the pool */
     atomic_bool posted;    /* msg is on its way */
 };
@@ -32,7 +35,7 @@ struct pick_service {
 struct stream {
     struct grpc_call *call;
     struct pick_session *session;
-    const struct pick_limits *limits;
+    struct desk *desk;
     struct alarm alarm;
     bool ticking;  /* the alarm is set */
     bool asked;    /* for a message that has not come yet */
@@ -53,6 +56,54 @@ static void on_finish(void *user, const struct error *err) {
     assert(!stream->finished);
     stream->finished = true;
     grpc_finish(stream->call, err);
+}
+
+/* ---- the log --------------------------------------------------------------------------------- */
+
+enum { NOTE_FIELDS = 6 };
+
+static void log_pick(const struct pick_note *note) {
+    struct log_field fields[NOTE_FIELDS];
+    unsigned n = 0;
+    fields[n++] = LOG_STR("request", note->line);
+    if (note->model.ptr) {
+        fields[n++] = LOG_STR("model", note->model);
+    }
+    if (note->target.ptr) {
+        fields[n++] = LOG_STR("as", note->target);
+    }
+    fields[n++] = LOG_STR("endpoint", endpoint_text(note->endpoint));
+    fields[n++] = LOG_U64("in_flight", endpoint_in_flight(note->endpoint));
+    log_write(LOG_DEBUG, "picked", fields, n);
+}
+
+/* A proxy whose clients ask for nothing else does not fill the log. */
+static void log_refusal(const struct pick_note *note, struct log_limit *limit) {
+    struct log_field fields[NOTE_FIELDS];
+    unsigned n = 0;
+    if (!log_limit_take(limit)) {
+        return;
+    }
+    fields[n++] = LOG_STR("request", note->line);
+    if (note->model.ptr) {
+        fields[n++] = LOG_STR("model", note->model);
+    }
+    fields[n++] = LOG_U64("status", (uint64_t)status_http(note->why->status));
+    fields[n++] = LOG_TEXT_OF("reason", note->why->text);
+    if (limit->n_left_out > 0) {
+        fields[n++] = LOG_U64("left_out", limit->n_left_out);
+        limit->n_left_out = 0;
+    }
+    log_write(LOG_INFO, "refused", fields, n);
+}
+
+static void on_note(void *user, const struct pick_note *note) {
+    struct stream *stream = user;
+    if (note->why && log_enabled(LOG_INFO)) {
+        log_refusal(note, &stream->desk->log);
+    } else if (!note->why && log_enabled(LOG_DEBUG)) {
+        log_pick(note);
+    }
 }
 
 /* ---- going on -------------------------------------------------------------------------------- */
@@ -80,7 +131,7 @@ static void mind_clock(struct stream *stream) {
     if (!owes) {
         stop_clock(stream);
     } else if (!stream->ticking) {
-        uint64_t due_ns = clock_now_ns() + stream->limits->answer_timeout_ns;
+        uint64_t due_ns = clock_now_ns() + stream->desk->means.limits.answer_timeout_ns;
         stream->ticking = alarm_set(worker_alarms(stream->call->worker), &stream->alarm, due_ns);
     }
 }
@@ -111,9 +162,9 @@ static void begin(struct grpc_call *call) {
     struct desk *desk = desk_of(call);
     struct stream *stream = arena_calloc(call->arena, 1, sizeof *stream);
     if (stream) {
-        *stream = (struct stream){
-            .call = call, .limits = &desk->means.limits, .alarm = {.ring = on_alarm}};
-        struct pick_out out = {.send = on_send, .finish = on_finish, .user = stream};
+        *stream = (struct stream){.call = call, .desk = desk, .alarm = {.ring = on_alarm}};
+        struct pick_out out = {
+            .send = on_send, .finish = on_finish, .note = on_note, .user = stream};
         stream->session = pick_session_new(call->arena, &desk->means, &out);
     }
     if (!stream || !stream->session) {
