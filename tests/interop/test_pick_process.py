@@ -300,6 +300,23 @@ def test_a_pick_explained(start):
     assert answer.status == 400 and "pfad" in json.loads(answer.body)["error"]
 
 
+def test_the_log(start):
+    """A line for each pick at the level debug; for refusals at info, as many a second as one can read."""
+    picker = start(f"endpoints: [{A}]\nmodels: [{{name: m, targets: [{{model: n}}]}}]\n",
+                   "--log-level", "debug")
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        assert proxy.pick("/v2/models/m/infer") == A
+        for _ in range(100):
+            assert proxy.refuse("/v2/models/nope/infer")[0] == 404
+    lines = picker.log_lines()
+    (picked,) = [line for line in lines if line["event"] == "picked"]
+    assert picked["request"] == "POST /v2/models/m/infer" and picked["level"] == "debug"
+    assert (picked["model"], picked["as"], picked["endpoint"], picked["in_flight"]) == ("m", "n", A, 1)
+    refused = [line for line in lines if line["event"] == "refused"]
+    assert 1 <= len(refused) < 100 and refused[0]["level"] == "info"
+    assert refused[0]["status"] == 404 and "nope" in refused[0]["reason"]
+
+
 # ---- starts that fail ----------------------------------------------------------------------------
 
 @pytest.mark.parametrize("args, says", [
