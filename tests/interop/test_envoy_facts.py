@@ -1,5 +1,5 @@
-"""What a real Envoy does with the filter settings of deploy/envoy, seen from the picker's place. The picker is
-built on these; docs/envoy.md tells them to people. A newer Envoy that differs fails here first."""
+"""What a real Envoy does with the filter settings of deploy/envoy, seen from the picker's place. The picker
+is built on these; docs/envoy.md tells them to people. A newer Envoy that differs fails here first."""
 import json
 import re
 
@@ -10,7 +10,7 @@ from lib.envoy import LISTENER, PICKER, Envoy, deployed, places_of
 from lib.ext_proc import Recorder, answer, attributes_of, headers_of, pick, set_header
 
 NOBODY = "127.0.0.1:1"  # refuses connections
-HEADERS_ONLY = ("headers-only.yaml", "headers-only-closed.yaml", "metadata.yaml", "model-in-body.yaml")
+HEADERS_ONLY = ("headers-only.yaml", "headers-only-closed.yaml", "metadata.yaml")
 BODY = b'{"model": "digits"}'
 
 
@@ -163,8 +163,7 @@ LOCAL = [("status=503", None, 0, r"via_upstream"),
 @pytest.mark.parametrize("wish, endpoint, flags, details", LOCAL)
 def test_attributes_tell_whose_503_it_is(start_envoy, recorder, upstreams, wish, endpoint, flags, details):
     recorder.say = picks(endpoint or upstreams[0].address)
-    envoy = start_envoy("full-duplex.yaml", lambda text: re.sub(
-        r"(request|response)_body_mode: FULL\w+", r"\1_body_mode: NONE", text))
+    envoy = start_envoy("model-in-body.yaml")
     assert ask(envoy, x_answer=wish).status == 503
     told = recorder.ended().messages[1]
     assert headers_of(told)[":status"] == "503"
@@ -183,11 +182,11 @@ def test_override_asks_for_the_body(start_envoy, recorder, upstreams):
     reply = said(ask(envoy, method="POST", body=BODY))
     assert (reply["server"], reply["length"]) == ("b", len(BODY))
     stream = recorder.ended()
-    assert stream.phases() == ["request_headers", "request_body"]
+    assert stream.phases() == ["request_headers", "request_body", "response_headers"]
     assert stream.messages[1].request_body.body == BODY
     assert stream.messages[1].request_body.end_of_stream
     assert said(ask(envoy))["server"] == "a"  # no body, nothing to send
-    assert recorder.ended().phases() == ["request_headers"]
+    assert recorder.ended().phases() == ["request_headers", "response_headers"]
 
 
 def test_override_that_is_not_allowed_is_passed_over(start_envoy, recorder, upstreams):

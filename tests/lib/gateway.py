@@ -1,0 +1,83 @@
+"""What deploy/envoy describes, all of it real: an Envoy with one of the files there, `sluice pick` with the
+pool file that this one names, and model servers. Only addresses differ from the files."""
+import collections
+import json
+import os
+import re
+import subprocess
+
+from lib.envoy import FOLDER, LISTENER, PICKER, Envoy, deployed, place, places_of
+from lib.http1 import PATIENCE
+from lib.picker import Picker
+
+Reply = collections.namedtuple("Reply", "status headers body")
+
+
+def pool_file(config):
+    """Which pool file the comment at the head of a configuration says to start the picker with."""
+    with open(os.path.join(FOLDER, config), encoding="utf-8") as file:
+        return re.search(r"^#     sluice pick --config (\S+) ", file.read(), re.M)[1]
+
+
+class Gateway:
+    """`endpoints` are three addresses. Unless the pool is `checked` it has no `health:`, and all of them
+    are ready at once. `change` may rewrite its text, `more` Envoy's."""
+
+    def __init__(self, folder, config, endpoints, grpc_port=1, checked=False,
+                 change=lambda text: text, more=lambda text: text, args=()):
+        self.folder = str(folder)
+        self.places = {LISTENER: "127.0.0.1:0", **places_of(endpoints, grpc_port)}
+        self.endpoints = endpoints
+        with open(os.path.join(FOLDER, pool_file(config)), encoding="utf-8") as file:
+            pool = file.read()
+        if not checked:
+            pool = re.sub(r"^health:.*\n", "", pool, flags=re.M)
+        self.picker = Picker(folder, place(change(pool), self.places), args)
+        self.places[PICKER] = self.picker.grpc_addresses[0]
+        try:
+            self.text = more(deployed(config, self.places).replace(
+                "upstream_port_override: 8001", f"upstream_port_override: {grpc_port}"))
+            self.envoy = Envoy(folder, self.text)
+        except BaseException:
+            self.picker.kill()
+            raise
+        self.address = self.envoy.address
+        self.picker.wait_ready_endpoints(len(endpoints))
+
+    def restart_envoy(self):
+        """Another one at the same address."""
+        self.envoy = Envoy(self.folder, self.text.replace(
+            "address: 127.0.0.1, port_value: 0", "address: 127.0.0.1, port_value: "
+            + self.address.rpartition(":")[2]))
+
+    def curl(self, path, *args, body=None, http2=False):
+        """One request. Returns: a Reply; the headers' names are in lower case."""
+        command = ["curl", "-sS", "-i", "--max-time", str(PATIENCE), "-H", "expect:", *args]
+        if body is not None:
+            command += ["--data-binary", "@-"]
+        if http2:
+            command.append("--http2-prior-knowledge")
+        done = subprocess.run([*command, f"http://{self.address}{path}"], input=body or b"",
+                              capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr.decode()
+        head, _, data = done.stdout.partition(b"\r\n\r\n")
+        status, *fields = head.decode().split("\r\n")
+        headers = dict((name.lower(), value) for name, value in
+                       (field.split(": ", 1) for field in fields))
+        return Reply(int(status.split()[1]), headers, data)
+
+    def ask(self, path, *args, **options):
+        """The same of a request that succeeds. Returns: its JSON."""
+        reply = self.curl(path, *args, **options)
+        assert reply.status == 200, reply
+        return json.loads(reply.body)
+
+    def stop(self):
+        """Both end well, and the picker holds nothing before it does."""
+        self.picker.wait_at_rest()
+        self.envoy.stop()
+        self.picker.stop()
+
+    def kill(self):
+        self.envoy.kill()
+        self.picker.kill()

@@ -1,0 +1,77 @@
+"""Starts `sluice pick`, and ends it as an operator would; lib/server.py has what it promises."""
+import os
+import signal
+import subprocess
+
+from lib import metrics
+from lib.server import Server, binary, grpc_addresses_in, metrics_address_in
+
+READY = 'sluice_pick_pool_endpoints{state="ready"}'
+
+
+class Picker(Server):
+    """A running picker. `folder` is the test's own; log and ready file go there. `pool` is the text of
+    its configuration, which `write_pool` changes later."""
+
+    def __init__(self, folder, pool, args=(), grpc="127.0.0.1:0"):
+        self.folder = str(folder)
+        self.log_file = os.path.join(self.folder, "picker.log")
+        self.ready_file = os.path.join(self.folder, "picker.ready")
+        self.pool_file = os.path.join(self.folder, "pool.yaml")
+        self.expected_errors = []
+        self.args = [str(arg) for arg in args]
+        self.write_pool(pool)
+        self.start(grpc)
+
+    def start(self, grpc):
+        """Also: again, at an address that it had."""
+        if os.path.exists(self.ready_file):
+            os.unlink(self.ready_file)
+        self.command = [binary(), "pick", "--config", self.pool_file, "--grpc", grpc, "--metrics",
+                        "127.0.0.1:0", "--ready-file", self.ready_file, "--log-format", "json",
+                        *self.args]
+        with open(self.log_file, "ab") as log:
+            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log,
+                                            stderr=log, cwd=self.folder)
+        try:
+            self.wait_for(lambda: os.path.exists(self.ready_file), "a ready file")
+        except BaseException:
+            self.kill()
+            raise
+        self.grpc_addresses = grpc_addresses_in(self.ready_file)
+        self.metrics_address = metrics_address_in(self.ready_file)
+
+    def write_pool(self, text):
+        """Replaces the file whole, as configuration management does."""
+        with open(self.pool_file + ".new", "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(self.pool_file + ".new", self.pool_file)
+
+    def crash(self):
+        """Kills it with SIGKILL, without a word."""
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+
+    def numbers(self):
+        return metrics.read(self.metrics_address)
+
+    def wait_until(self, fits, what):
+        return metrics.wait_until(self.metrics_address, fits, what)
+
+    def wait_ready_endpoints(self, n):
+        """Its checks of health have found so many."""
+        return self.wait_until(lambda now: now[READY] == n, f"{n} endpoints that are ready")
+
+    def wait_streams(self, n):
+        """So many requests are between their headers and the end of their answer."""
+        return self.wait_until(lambda now: now["sluice_pick_open_streams"] == n, f"{n} streams")
+
+    def wait_at_rest(self):
+        """No stream open, nothing in flight to any endpoint, nothing held."""
+        def fits(numbers):
+            in_flight = [value for name, value in numbers.items() if "_requests_in_flight" in name
+                         and name.startswith("sluice_pick_")]
+            return (len(in_flight) > 1 and not any(in_flight)
+                    and numbers["sluice_pick_open_streams"] == 0
+                    and numbers["sluice_pick_held_bytes"] == 0)
+        return self.wait_until(fits, "a picker at rest")
