@@ -84,6 +84,10 @@ static void clean(char *text, bool cut) {
         text[len] = '\0';
     }
     for (size_t at = 0; at < len;) {
+        if ((unsigned char)(text[at] - ' ') < 0x7f - ' ') {
+            at++;
+            continue;
+        }
         size_t n = utf8_next(text + at, len - at);
         if (n == 0) {
             text[at] = '?';
@@ -98,6 +102,12 @@ static void clean(char *text, bool cut) {
 static void format_clean(char text[ERROR_TEXT_BYTES], const char *format, va_list args)
     __attribute__((format(printf, 2, 0)));
 static void format_clean(char text[ERROR_TEXT_BYTES], const char *format, va_list args) {
+    size_t len = strlen(format);
+    if (len < ERROR_TEXT_BYTES && !memchr(format, '%', len)) { /* nothing to be formatted */
+        memcpy(text, format, len + 1);
+        clean(text, false);
+        return;
+    }
     int n = vsnprintf(text, ERROR_TEXT_BYTES, format, args);
     if (n < 0) {
         text[0] = '\0';

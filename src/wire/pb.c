@@ -125,7 +125,7 @@ static bool skip_group(struct pb_reader *reader, uint32_t number) {
     return true;
 }
 
-bool pb_next(struct pb_reader *reader, struct pb_field *field) {
+bool pb_next_any(struct pb_reader *reader, struct pb_field *field) {
     while (reader->at < reader->end) {
         unsigned type;
         if (!read_tag(reader, &field->number, &type)) {

@@ -39,9 +39,28 @@ static inline struct pb_reader pb_read(struct str message) {
     return (struct pb_reader){message.ptr, end, NULL};
 }
 
+/* The next field, whatever it is. */
+bool pb_next_any(struct pb_reader *reader, struct pb_field *field);
+
 /* The next field, in the order of the bytes; groups are passed over. Returns: false at the end, and
- * where the bytes are no fields: then `broken` says why. */
-bool pb_next(struct pb_reader *reader, struct pb_field *field);
+ * where the bytes are no fields: then `broken` says why. (Most are looked at here: bytes whose tag
+ * and length are one byte each.) */
+static inline bool pb_next(struct pb_reader *reader, struct pb_field *field) {
+    size_t left = (size_t)(reader->end - reader->at);
+    if (left >= 2) {
+        unsigned char tag = (unsigned char)reader->at[0], n_bytes = (unsigned char)reader->at[1];
+        bool is_bytes = (tag & 0x87) == PB_BYTES && tag > PB_BYTES;
+        if (is_bytes && n_bytes < 0x80 && n_bytes <= left - 2) {
+            field->number = tag >> 3;
+            field->type = PB_BYTES;
+            field->value = 0;
+            field->bytes = str_make(reader->at + 2, n_bytes);
+            reader->at += 2 + n_bytes;
+            return true;
+        }
+    }
+    return left > 0 && pb_next_any(reader, field);
+}
 /* The next number of a packed list of varints. Returns: as pb_next. */
 bool pb_next_varint(struct pb_reader *reader, uint64_t *value);
 /* Is all of it well formed, as far as the fields of this level go? Returns: ST_BAD_REQUEST, saying
