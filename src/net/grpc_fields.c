@@ -48,12 +48,16 @@ static bool append(struct arena *arena, struct grpc_fields *fields, struct grpc_
     return true;
 }
 
+/* Binary values that somebody has joined by commas were several fields once, and are again. */
 bool grpc_fields_add(struct arena *arena, struct grpc_fields *fields, struct str name,
                      struct str value) {
-    if (fields->n == GRPC_MOST_FIELDS) {
-        return false;
-    }
-    return append(arena, fields, dup_field(arena, name, value));
+    bool binary = str_ends(name, STR("-bin")), kept;
+    struct str rest = value;
+    do {
+        struct str part = binary ? str_trim(str_cut(&rest, ',')) : value;
+        kept = fields->n < GRPC_MOST_FIELDS && append(arena, fields, dup_field(arena, name, part));
+    } while (kept && binary && rest.ptr);
+    return kept;
 }
 
 enum status grpc_fields_decode(struct arena *arena, struct grpc_fields *fields, struct error *err) {

@@ -20,7 +20,8 @@ struct grpc_fields {
     size_t n, cap;
 };
 
-/* Keeps a copy. Returns: false when there are too many, or out of memory. */
+/* Keeps a copy, of joined binary values one each. Returns: false when there are too many, or out of
+ * memory. */
 bool grpc_fields_add(struct arena *arena, struct grpc_fields *fields, struct str name,
                      struct str value);
 /* Decodes values whose names end in "-bin". Returns: ST_BAD_REQUEST naming the field,

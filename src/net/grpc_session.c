@@ -139,6 +139,9 @@ static void receive_frames(struct grpc_session *session, struct str data) {
     if (n == NGHTTP2_ERR_FLOODED) {
         grpc_session_fail(session, NGHTTP2_ENHANCE_YOUR_CALM,
                           "more pings or settings than were answered yet");
+    } else if (n == NGHTTP2_ERR_TOO_MANY_CONTINUATIONS) {
+        grpc_session_fail(session, NGHTTP2_ENHANCE_YOUR_CALM,
+                          "a head in more frames than any client needs");
     } else if (n < 0) {
         grpc_session_fail(session, NGHTTP2_INTERNAL_ERROR, nghttp2_strerror((int)n));
     }

@@ -490,9 +490,9 @@ static void test_compressed_answers(void **state) {
 static void test_metadata(void **state) {
     (void)state;
     struct world *world = world_begin();
-    const char *const fields[] = {"user",         "one",        "user", "two",   "key-bin",
-                                  "AAEC",         "padded-bin", "AAE=", "empty", "",
-                                  "grpc-timeout", "1H",         NULL};
+    const char *const fields[] = {
+        "user",  "one", "user",         "two", "key-bin",    "AAEC",           "padded-bin", "AAE=",
+        "empty", "",    "grpc-timeout", "1H",  "joined-bin", "YQ==,YmI, ,YWE", NULL};
     struct client_call *call = client_begin(&world->client, "/t.T/Deaf", fields);
     world_run(world);
     const struct grpc_call *seen = world->service.calls[0].call;
@@ -501,6 +501,8 @@ static void test_metadata(void **state) {
     assert_int_equal(n, 2);
     assert_true(str_eq(grpc_find(seen, "key-bin", NULL), str_make("\0\1\2", 3)));
     assert_true(str_eq(grpc_find(seen, "padded-bin", NULL), str_make("\0\1", 2)));
+    assert_true(str_is(grpc_find(seen, "joined-bin", &n), "a") && n == 4);
+    assert_true(str_is(seen->fields[seen->n_fields - 1].value, "aa"));
     assert_true(str_is(grpc_find(seen, "empty", &n), "") && n == 1);
     assert_true(str_is(grpc_find(seen, "none", &n), "") && n == 0);
     assert_true(str_is(grpc_find(seen, "te", &n), "trailers") && n == 1);

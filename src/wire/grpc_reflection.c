@@ -223,16 +223,22 @@ enum status grpc_reflection_answer(struct str descriptors, struct str request, s
     struct pb_field field;
     uint32_t question = 0;
     struct str host = STR(""), what = STR("");
-    while (pb_next(&reader, &field)) {
+    enum status st = ST_OK;
+    while (st == ST_OK && pb_next(&reader, &field)) {
         if (field.type != PB_BYTES) {
             continue;
         }
         if (field.number == HOST) {
-            host = field.bytes;
+            st = pb_take_string(&field, "host", &host, err);
         } else if (field.number >= FILE_BY_FILENAME && field.number <= LIST_SERVICES) {
             question = field.number;
-            what = field.bytes;
+            st = question == FILE_CONTAINING_EXTENSION /* a message, of no interest */
+                     ? ST_OK
+                     : pb_take_string(&field, "the question", &what, err);
         }
+    }
+    if (st != ST_OK) {
+        return st;
     }
     if (reader.broken) {
         return pb_broken(&reader, "ServerReflectionRequest", err);

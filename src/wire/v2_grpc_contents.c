@@ -81,15 +81,28 @@ static bool in_range(const struct kind *kind, uint64_t value) {
     return negative ? (int64_t)value >= kind->low : value <= kind->high;
 }
 
+static enum status out_of_range(const struct contents *contents, uint64_t value,
+                                struct error *err) {
+    bool is_unsigned = contents->kind->list == UINTS || contents->kind->list == UINT64S;
+    const char *name = datatype_name(contents->datatype);
+    size_t at = contents->at / datatype_size(contents->datatype);
+    char why[96];
+    if (is_unsigned) {
+        snprintf(why, sizeof why, "element %zu is %" PRIu64 ", out of the range of %s", at, value,
+                 name);
+    } else {
+        snprintf(why, sizeof why, "element %zu is %" PRId64 ", out of the range of %s", at,
+                 (int64_t)value, name);
+    }
+    return fail(contents, ST_BAD_FIELD, why, err);
+}
+
 static enum status put_number(struct contents *contents, uint64_t value, struct error *err) {
     size_t size = datatype_size(contents->datatype);
     if (contents->kind->list == BOOLS) {
         value = value != 0;
     } else if (contents->kind->high != 0 && !in_range(contents->kind, value)) {
-        char why[96];
-        snprintf(why, sizeof why, "element %" PRIu64 " is out of the range of %s",
-                 (uint64_t)(contents->at / size), datatype_name(contents->datatype));
-        return fail(contents, ST_BAD_FIELD, why, err);
+        return out_of_range(contents, value, err);
     }
     memcpy(contents->out + contents->at, &value, size);
     contents->at += size;
