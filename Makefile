@@ -4,6 +4,7 @@ SHELL := /bin/bash
 
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 600
+STORM_SECONDS ?= 300
 BUILD := build
 PYTHON := $(CURDIR)/.deps/venv/bin/python
 CONFIGURE := cmake -G Ninja -S .
@@ -18,8 +19,8 @@ includedir ?= $(prefix)/include
 # A folder as seen from the prefix, where it lies there: `cmake --install --prefix` can still move it.
 within_prefix = $(patsubst $(prefix)/%,%,$(1))
 
-.PHONY: all bootstrap tools test unit scenario interop demo soak clang valgrind asan tsan fuzz bench \
-	lint fmt docs test-setup install clean help build-clang build-asan build-tsan build-fuzz
+.PHONY: all bootstrap tools test unit scenario interop demo soak storm clang valgrind asan tsan fuzz \
+	bench lint fmt docs test-setup install clean help build-clang build-asan build-tsan build-fuzz
 
 all: bootstrap $(BUILD)/build.ninja ## install what is missing, build build/sluice
 	@$(NINJA) -C $(BUILD) --quiet
@@ -107,7 +108,13 @@ asan: build-asan ## the whole suite under the address and undefined behaviour sa
 tsan: build-tsan ## the threaded part under the thread sanitizer
 	@$(SANITIZED) $(CTEST) $(BUILD)/tsan
 	@$(SANITIZED) SLUICE_BUILD=$(CURDIR)/$(BUILD)/tsan $(PYTEST) tests/scenario \
-		$(addprefix tests/interop/test_mip,.py _models.py _attacks.py _bad_times.py)
+		$(addprefix tests/interop/test_mip,.py _models.py _attacks.py _bad_times.py) \
+		tests/interop/test_grpc_abuse.py tests/interop/test_grpc_frames.py \
+		tests/interop/test_grpc_storm.py
+
+storm: build-tsan ## STORM_SECONDS (300) of gRPC callers who give up, under the thread sanitizer
+	@$(SANITIZED) SLUICE_BUILD=$(CURDIR)/$(BUILD)/tsan STORM_SECONDS=$(STORM_SECONDS) $(PYTEST) -s \
+		tests/interop/test_grpc_storm.py
 
 fuzz: build-fuzz ## each fuzzer for FUZZ_SECONDS (600)
 	@$(SANITIZED) tools/run-fuzz $(BUILD)/fuzzing $(FUZZ_SECONDS)
