@@ -210,11 +210,14 @@ static void print_error(void *cookie, const char *protocol, enum status status, 
     metric_text_i64(text, buf_str(&labels), n);
 }
 
-void metric_print(struct metric_text *text) {
+void metric_print(struct metric_text *text, const char *without) {
     int64_t values[N_CELLS];
     read_cells(0, N_CELLS, values);
     for (int i = 0; i < METRIC_COUNT_; i++) {
         const struct metric_row *row = &metric_rows[i];
+        if (without && str_starts(name_of(row), str_of(without))) {
+            continue;
+        }
         if (i == 0 || !str_eq(name_of(row), name_of(row - 1))) {
             begin(text, row);
         }

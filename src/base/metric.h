@@ -45,8 +45,8 @@ void metric_visit_errors(void (*visit)(void *cookie, const char *protocol, enum 
                                        int64_t n),
                          void *cookie);
 
-/* Appends all that the registry holds. */
-void metric_print(struct metric_text *text);
+/* Appends all that the registry holds, but names that begin with `without` (NULL: none). */
+void metric_print(struct metric_text *text, const char *without);
 /* Begins a family of FAMILY rows. */
 void metric_family_begin(struct metric_text *text, enum metric_family family);
 

@@ -50,7 +50,7 @@ static const char *printed(struct arena *arena, enum metric_format format) {
     struct buf out;
     struct metric_text text = {.out = &out, .format = format};
     buf_init(&out, arena, 0);
-    metric_print(&text);
+    metric_print(&text, NULL);
     buf_add_char(&out, '\0');
     assert_false(out.failed);
     return out.data;

@@ -63,7 +63,7 @@ static void print_column(struct metric_text *text, const struct pool_snapshot *s
 void pick_metrics_print(void *context, struct metric_text *text) {
     struct pick_admin *admin = context;
     const struct pool_snapshot *snapshot = pool_look(admin->reader);
-    metric_print(text);
+    metric_print(text, "sluice_mip_");
     admin_process_print(&admin->process, text);
     print_pool(text, admin->pool);
     for (size_t i = 0; i < sizeof COLUMNS / sizeof COLUMNS[0]; i++) {

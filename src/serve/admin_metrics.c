@@ -200,7 +200,7 @@ void admin_metrics_fini(struct admin_metrics *metrics) {
 void admin_metrics_print(struct admin_metrics *metrics, struct metric_text *text) {
     struct table table;
     read_table(&table, metrics->repository, text->out->arena);
-    metric_print(text);
+    metric_print(text, "sluice_pick_");
     admin_process_print(&metrics->process, text);
     print_totals(text, &table);
     print_versions(text, &table);

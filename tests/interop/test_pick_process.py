@@ -1,6 +1,7 @@
 """The life of `sluice pick`: what it reads and rereads, health, TLS, draining, and coming back after kill -9."""
 import json
 import os
+import re
 import signal
 import ssl
 import subprocess
@@ -10,11 +11,11 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from lib import http1, metrics
+from lib import http1
 from lib.certificates import Identity, pem_of
 from lib.pick_client import Proxy, answer_headers, body, endpoint_of, headers, refusal_of
 from lib.picker import Picker
-from lib.server import binary, run
+from lib.server import ROOT, binary, run
 
 A, B = "10.0.0.1:8000", "10.0.0.2:8000"
 POOL = f"endpoints: [{A}]\n"
@@ -298,6 +299,16 @@ def test_a_pick_explained(start):
         assert done.returncode == (1 if "refused with" in done.stdout else 0)
     answer = http1.request(picker.metrics_address, "GET", "/debug/pick?pfad=/")
     assert answer.status == 400 and "pfad" in json.loads(answer.body)["error"]
+
+
+def test_every_name_is_explained(start):
+    picker = start()
+    with open(os.path.join(ROOT, "docs", "observability.md"), encoding="utf-8") as file:
+        explained = set(re.findall(r"`((?:nv|sluice)_[a-z_]+)[`{]", file.read()))
+    page = http1.request(picker.metrics_address, "GET", "/metrics").body.decode()
+    names = set(re.findall(r"^# TYPE (\S+) ", page, re.MULTILINE))
+    assert names - explained == set()
+    assert {name for name in explained if name.startswith("sluice_pick_")} - names == set()
 
 
 def test_the_log(start):
