@@ -111,7 +111,9 @@ static bool tell_with_body(struct pick_session *session, const struct ext_proc_r
         draft->news.n_body = pick_part_pieces(&part, 0, &draft->edits, pieces);
         draft->news.of = part.of;
     }
-    return pick_session_tell(session, draft);
+    bool told = pick_session_tell(session, draft);
+    draft->news.body = NULL; /* the array ends here */
+    return told;
 }
 
 /* A proxy that cuts bodies off where its buffer ends does not say so, but says that more comes. */

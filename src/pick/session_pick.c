@@ -100,7 +100,8 @@ bool pick_session_choose(struct pick_session *session, struct str model, struct 
         return false;
     }
     draft->news.choice = &draft->choice;
-    pick_session_note(session, (struct pick_note){.model = model, .target = pick.target});
+    pick_session_note(session,
+                      (struct pick_note){.model = model, .target = new_name(session, &pick)});
     pick_count_pick(draft->news.kind == EXT_PROC_REQUEST_BODY || session->phase == PICK_HELD);
     if (model.ptr || !session->raised) {
         pick_count_model(session->found);
