@@ -7,7 +7,8 @@
 
 enum { MAX_WAIT_MS = 1000 };
 
-static const struct bench_protocol *const protocols[] = {&bench_protocol_v2, &bench_protocol_mip};
+static const struct bench_protocol *const protocols[] = {&bench_protocol_v2, &bench_protocol_grpc,
+                                                         &bench_protocol_mip};
 
 const struct bench_protocol *bench_protocol_find(const char *url) {
     struct str rest = str_of(url);
@@ -28,6 +29,7 @@ enum status bench_call_make(struct arena *arena, const struct bench_settings *se
                             struct error *err) {
     const struct bench_options *options = &settings->options;
     *out = (struct bench_call){.protocol = bench_protocol_find(options->url),
+                               .settings = settings,
                                .url = options->url,
                                .tls = tls,
                                .timeout_ns = options->timeout_ns,
@@ -40,7 +42,8 @@ enum status bench_call_make(struct arena *arena, const struct bench_settings *se
     if (!out->protocol) {
         return error_set(err, ST_BAD_CONFIG,
                          "%s: expected http://HOST:PORT, https://HOST:PORT, http+unix:/path, "
-                         "tcp://HOST:PORT or unix:///path",
+                         "grpc://HOST:PORT, grpcs://HOST:PORT, grpc+unix:/path, tcp://HOST:PORT or "
+                         "unix:///path",
                          options->url);
     }
     return out->protocol->prepare(arena, settings, out, err);

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "cli/bench_settings.h"
 #include "client/client.h"
+#include "tensor/infer.h"
 
 struct bench_call;
 
@@ -18,6 +19,7 @@ struct bench_failed {
     struct error err;
     int32_t http_status; /* 0: none came */
     int32_t mip_error;   /* -1: none came */
+    int32_t grpc_code;   /* 0: none came, or OK */
 };
 
 struct bench_protocol {
@@ -40,17 +42,35 @@ struct bench_protocol {
      * or payload, which is read through only if `whole`. */
     enum status (*take)(void *connection, const struct bench_call *call, bool whole,
                         uint64_t *n_bytes, struct bench_failed *failed);
+    const struct bench_hub_functions *hub; /* NULL: each exchange has a connection of its own */
+};
+
+/* Where the exchanges of a thread share connections: what it has of them. One that is attached is a
+ * connection as above, but for having no descriptor: whoever has the hub steps it when that says
+ * that it is over. */
+struct bench_hub_functions {
+    enum status (*open)(const struct bench_call *call, unsigned n_connections, void **hub,
+                        struct error *err);
+    void (*close)(void *hub); /* after those attached */
+    enum status (*attach)(void *hub, const struct bench_call *call, void *cookie, void **connection,
+                          struct error *err);
+    void (*wait)(const void *hub, struct client_waiting *waiting);
+    /* Goes on, as far as that is possible without waiting. */
+    void (*run)(void *hub);
+    /* Returns: the cookie of one whose exchange is over since it was last asked for; NULL: none. */
+    void *(*next)(void *hub);
 };
 
 struct bench_call {
     const struct bench_protocol *protocol;
+    const struct bench_settings *settings;
     const char *url;
     const struct tls_client *tls; /* NULL: without */
     uint64_t timeout_ns;
     bool ping;
     uint64_t batch;
-    uint64_t n_bytes; /* of the request's body or payload */
-    struct http_message message;
+    uint64_t n_bytes;            /* of the request's body or payload */
+    struct http_message message; /* over gRPC its pieces are those of the call's message */
     struct mip_infer mip;
     uint32_t mip_bytes;
     /* For the report; "" and none where the protocol does not say. */
@@ -60,7 +80,7 @@ struct bench_call {
 };
 
 /* The rows. */
-extern const struct bench_protocol bench_protocol_v2, bench_protocol_mip;
+extern const struct bench_protocol bench_protocol_v2, bench_protocol_grpc, bench_protocol_mip;
 
 /* The protocol of a URL. Returns: NULL where there is none. */
 const struct bench_protocol *bench_protocol_find(const char *url);
@@ -81,5 +101,19 @@ enum status bench_client_open(const struct bench_call *call, void **connection, 
 void bench_client_close(void *connection);
 enum status bench_client_step(void *connection, bool *done, struct error *err);
 void bench_client_wait(const void *connection, struct client_waiting *waiting);
+
+/* ---- between the rows: inferences by name ---------------------------------------------------- */
+
+/* The arrays of an inference: inputs, and the outputs asked for. */
+enum status bench_request_fill(struct arena *arena, const struct bench_call *call,
+                               struct infer_request *out, struct error *err)
+    __attribute__((warn_unused_result));
+/* Makes the inputs that the model takes, and keeps what the report says of it. */
+enum status bench_model_keep(struct arena *arena, const struct model_spec *model,
+                             struct bench_call *call, struct error *err)
+    __attribute__((warn_unused_result));
+/* Keeps a text for the report. */
+enum status bench_text_keep(struct arena *arena, struct str text, const char **out,
+                            struct error *err) __attribute__((warn_unused_result));
 
 #endif

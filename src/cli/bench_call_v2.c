@@ -9,7 +9,8 @@ static enum status no_memory(struct error *err) {
 
 /* ---- what the server says of itself and the model -------------------------------------------- */
 
-static enum status keep(struct arena *arena, struct str text, const char **out, struct error *err) {
+enum status bench_text_keep(struct arena *arena, struct str text, const char **out,
+                            struct error *err) {
     *out = arena_dup(arena, text).ptr;
     return *out ? ST_OK : no_memory(err);
 }
@@ -34,8 +35,9 @@ static enum status describe_server(struct arena *arena, struct client *client,
     if (ask_server(arena, client, &server, &ignored) != ST_OK) {
         return ST_OK;
     }
-    enum status status = keep(arena, server.name, &call->server, err);
-    return status == ST_OK ? keep(arena, server.version, &call->server_version, err) : status;
+    enum status status = bench_text_keep(arena, server.name, &call->server, err);
+    return status == ST_OK ? bench_text_keep(arena, server.version, &call->server_version, err)
+                           : status;
 }
 
 /* ---- the request ----------------------------------------------------------------------------- */
@@ -46,10 +48,9 @@ static enum status set_message(const struct client_request *request, struct benc
     return ST_OK;
 }
 
-/* The arrays of an inference: inputs, and the outputs asked for. */
-static enum status fill_request(struct arena *arena, const struct bench_options *options,
-                                const struct bench_call *call, struct infer_request *out,
-                                struct error *err) {
+enum status bench_request_fill(struct arena *arena, const struct bench_call *call,
+                               struct infer_request *out, struct error *err) {
+    const struct bench_options *options = &call->settings->options;
     *out = (struct infer_request){
         .arena = arena, .id = STR(""), .n_inputs = call->n_inputs, .n_wanted = options->outputs.n};
     out->inputs = arena_calloc(arena, out->n_inputs, sizeof(*out->inputs));
@@ -78,7 +79,7 @@ static enum status encode(struct arena *arena, const struct bench_options *optio
     if (!request) {
         return no_memory(err);
     }
-    enum status status = fill_request(arena, options, call, &request->infer, err);
+    enum status status = bench_request_fill(arena, call, &request->infer, err);
     request->binary_default = options->form == BENCH_FORM_BINARY;
     if (status == ST_OK && options->form == BENCH_FORM_JSON) {
         infer.forms = v2_forms_all(arena, call->n_inputs, V2_FORM_JSON);
@@ -90,27 +91,30 @@ static enum status encode(struct arena *arena, const struct bench_options *optio
     return status == ST_OK ? set_message(&made, call) : status;
 }
 
+enum status bench_model_keep(struct arena *arena, const struct model_spec *model,
+                             struct bench_call *call, struct error *err) {
+    enum status status =
+        bench_inputs_make(arena, &call->settings->options, model, &call->inputs, err);
+    call->n_inputs = model->n_inputs;
+    if (status == ST_OK) {
+        status = bench_text_keep(arena, model->version_text, &call->model_version, err);
+    }
+    return status == ST_OK ? bench_text_keep(arena, model->platform, &call->platform, err) : status;
+}
+
 static enum status prepare_infer(struct arena *arena, const struct bench_options *options,
                                  struct client *client, struct bench_call *call,
                                  struct error *err) {
     struct model_spec model;
     enum status status = client_model_metadata(client, arena, str_of(options->model),
                                                str_of(options->model_version), &model, err);
-    if (status != ST_OK) {
-        return status;
+    if (status == ST_OK) {
+        status = bench_model_keep(arena, &model, call, err);
     }
-    status = bench_inputs_make(arena, options, &model, &call->inputs, err);
-    call->n_inputs = model.n_inputs;
     if (status == ST_OK && options->form == BENCH_FORM_RAW && call->n_inputs != 1) {
         status =
             error_set(err, ST_BAD_CONFIG,
                       "--form raw sends exactly one input, and the model has %zu", call->n_inputs);
-    }
-    if (status == ST_OK) {
-        status = keep(arena, model.version_text, &call->model_version, err);
-    }
-    if (status == ST_OK) {
-        status = keep(arena, model.platform, &call->platform, err);
     }
     return status == ST_OK ? encode(arena, options, client_url(client), call, err) : status;
 }

@@ -66,6 +66,7 @@ static void failed_init(struct bench_failed *failed) {
     failed->err.text[0] = '\0';
     failed->http_status = 0;
     failed->mip_error = -1;
+    failed->grpc_code = 0;
 }
 
 static void succeed(struct bench_load *load, struct conn *conn, uint64_t now, uint64_t n_bytes) {
@@ -133,7 +134,9 @@ void conn_begin(struct bench_load *load, uint64_t begun_ns) {
     conn->measured = begun_ns >= load->step->from_ns;
     if (!conn->connection) {
         conn->fd = -1;
-        status = call->protocol->open(call, &conn->connection, &failed.err);
+        status = load->hub ? call->protocol->hub->attach(load->hub, call, conn, &conn->connection,
+                                                         &failed.err)
+                           : call->protocol->open(call, &conn->connection, &failed.err);
     }
     if (status == ST_OK) {
         status = call->protocol->start(conn->connection, call, &failed.err);

@@ -26,6 +26,7 @@ struct bench_load {
     struct bench_load_options options;
     struct bench_pace pace;
     int epoll;
+    void *hub; /* of the protocol; NULL: each connection is one of its own */
     struct conn *conns;
     struct conn *free;      /* the one used last is first, so that no more are used than needed */
     uint64_t free_since_ns; /* when there last was none free and one became it */

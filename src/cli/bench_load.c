@@ -18,6 +18,22 @@ enum {
 
 /* ---- making one ------------------------------------------------------------------------------ */
 
+/* Connections that are shared have one descriptor for all. */
+static enum status open_hub(struct bench_load *load, struct error *err) {
+    const struct bench_call *call = load->step->call;
+    const struct bench_hub_functions *hub = call->protocol->hub;
+    struct client_waiting waiting;
+    enum status status = hub->open(call, load->options.n_shared, &load->hub, err);
+    if (status != ST_OK) {
+        return status;
+    }
+    hub->wait(load->hub, &waiting);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+    return epoll_ctl(load->epoll, EPOLL_CTL_ADD, waiting.fd, &event) == 0
+               ? ST_OK
+               : error_set(err, ST_IO, "the connections can't be waited for");
+}
+
 enum status bench_load_new(struct bench_step_state *step, const struct bench_load_options *options,
                            struct bench_load **out, struct error *err) {
     struct bench_load *load = calloc(1, sizeof(*load));
@@ -36,6 +52,11 @@ enum status bench_load_new(struct bench_step_state *step, const struct bench_loa
     if (load->epoll < 0) {
         bench_load_free(load);
         return error_set(err, ST_IO, "no epoll descriptor could be made");
+    }
+    enum status status = options->n_shared > 0 ? open_hub(load, err) : ST_OK;
+    if (status != ST_OK) {
+        bench_load_free(load);
+        return status;
     }
     for (unsigned i = options->n_connections; i-- > 0;) {
         load->conns[i].fd = -1;
@@ -56,6 +77,9 @@ void bench_load_free(struct bench_load *load) {
     }
     for (unsigned i = 0; load->conns && i < load->options.n_connections; i++) {
         conn_drop(load, &load->conns[i]);
+    }
+    if (load->hub) {
+        load->step->call->protocol->hub->close(load->hub);
     }
     if (load->epoll >= 0) {
         close(load->epoll);
@@ -147,6 +171,11 @@ static uint64_t wait_ns(const struct bench_load *load) {
         bench_pace_next_ns(&load->pace) < until) {
         until = bench_pace_next_ns(&load->pace);
     }
+    if (load->hub && until > now) {
+        struct client_waiting waiting;
+        load->step->call->protocol->hub->wait(load->hub, &waiting);
+        until = waiting.timeout_ns < until - now ? now + waiting.timeout_ns : until;
+    }
     return until > now ? until - now : 0;
 }
 
@@ -162,6 +191,19 @@ static int wait_for_events(struct bench_load *load, struct epoll_event *events) 
     }
     /* Linux before 5.11: the last millisecond is spent asking, so as not to be late. */
     return epoll_wait(load->epoll, events, MAX_EVENTS, (int)(ns / 1000000));
+}
+
+/* Sends what was begun, and ends what was answered. */
+static void run_hub(struct bench_load *load) {
+    const struct bench_hub_functions *hub = load->step->call->protocol->hub;
+    struct conn *conn;
+    hub->run(load->hub);
+    while ((conn = hub->next(load->hub))) {
+        if (conn->state == CONN_BUSY) {
+            conn_advance(load, conn);
+            begin_due(load);
+        }
+    }
 }
 
 /* What was due until the end and never began. */
@@ -211,9 +253,12 @@ void bench_load_run(struct bench_load *load) {
             break;
         }
         int n = wait_for_events(load, events);
+        if (load->hub) {
+            run_hub(load);
+        }
         for (int i = 0; i < n; i++) {
             struct conn *conn = events[i].data.ptr;
-            if (conn->state == CONN_BUSY) {
+            if (conn && conn->state == CONN_BUSY) {
                 conn_advance(load, conn);
                 begin_due(load);
             }

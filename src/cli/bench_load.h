@@ -23,8 +23,9 @@ struct bench_step_state {
 };
 
 struct bench_load_options {
-    unsigned n_connections;
-    double rate; /* of this thread; 0: a closed loop */
+    unsigned n_connections; /* or exchanges at once, where they share connections */
+    unsigned n_shared;      /* so many; 0: they don't */
+    double rate;            /* of this thread; 0: a closed loop */
     enum bench_arrival arrival;
     uint64_t seed;
     uint64_t start_ns; /* an open loop's first request */

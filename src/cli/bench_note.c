@@ -23,6 +23,16 @@ void bench_request_print(struct buf *out, const struct bench_result *result) {
     buf_printf(out, ", %s bytes a request", bench_text_count(call->n_bytes, text));
 }
 
+/* Calls that share connections, over how many. */
+static void print_shared(struct buf *out, const struct bench_options *options) {
+    if (options->n_connections > 0) {
+        buf_printf(out, ", calls over %" PRIu64 " %s", options->n_connections,
+                   options->n_connections == 1 ? "connection" : "connections");
+    } else {
+        buf_add_str(out, STR(", calls over a connection for each thread"));
+    }
+}
+
 void bench_load_print(struct buf *out, const struct bench_result *result) {
     const struct bench_options *options = &result->settings->options;
     char text[BENCH_TEXT_BYTES];
@@ -34,13 +44,16 @@ void bench_load_print(struct buf *out, const struct bench_result *result) {
     if (options->warm_up_ns > 0) {
         buf_printf(out, " after %s of warm-up", bench_text_span(options->warm_up_ns, text));
     }
+    bool shares = result->call->protocol->hub && !options->reconnect;
     if (options->rate) {
-        buf_printf(out, ", %s arrivals on at most %u connections",
+        buf_printf(out, ", %s arrivals on at most %u %s",
                    options->arrival == BENCH_ARRIVAL_POISSON ? "random (Poisson)" : "regular",
-                   result->settings->plan.steps[0].concurrency);
+                   result->settings->plan.steps[0].concurrency, shares ? "calls" : "connections");
     }
     if (options->reconnect) {
         buf_add_str(out, STR(", a connection for each request"));
+    } else if (shares) {
+        print_shared(out, options);
     }
 }
 

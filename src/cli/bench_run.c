@@ -78,6 +78,10 @@ static struct bench_load_options share_of(const struct step_run *run,
                                        .arrival = (enum bench_arrival)options->arrival,
                                        .seed = options->seed + i,
                                        .start_ns = start_ns};
+    if (run->state.call->protocol->hub && !options->reconnect) {
+        uint64_t shared = options->n_connections / n + (i < options->n_connections % n);
+        share.n_shared = shared > 0 ? (unsigned)shared : 1;
+    }
     if (step->rate > 0) { /* the threads' equal distances interleave */
         share.start_ns += (uint64_t)(1e9 / step->rate * i);
     }

@@ -31,6 +31,7 @@ static const char epilog[] =
     "20ms\n"
     "  sluice bench http://127.0.0.1:8000 digits --input image=@seven.npy --form json -n 1000\n"
     "  sluice bench http+unix:/run/sluice.sock bert --shape ids=128 --batch 8 --json result.json\n"
+    "  sluice bench grpc://127.0.0.1:8001 digits -c 1:64:x2 --connections 4\n"
     "  sluice bench tcp://127.0.0.1:9000 --ping --reconnect\n"
     "\n"
     "Exit codes: 0 every request succeeded, 1 some failed or none was sent, 2 arguments that can't "
@@ -42,7 +43,6 @@ static const struct option_hint hints[] = {
     {"version", "write --model-version V"},
     {"binary", "write --form binary (which it is without the flag)"},
     {"raw", "write --form raw"},
-    {"connections", "write --concurrency N"},
     {"concurrency-range", "write --concurrency FROM:TO:STEP"},
     {"request-rate-range", "write --rate FROM:TO:STEP"},
     {"input-data", "write --data random, --data zeros, or --input NAME=SOURCE"},
@@ -88,23 +88,30 @@ static enum status check_items(const struct bench_settings *settings, struct err
     return settings->mip ? infer_items_check_count(n, options->n_inputs, err) : ST_OK;
 }
 
-/* Flags of the other protocol, or of inferences where there are pings. */
+/* Flags of another protocol, or of inferences where there are pings. */
 static enum status check_flags(const struct bench_settings *settings, const struct options *given,
                                struct error *err) {
+    enum client_protocol protocol = settings->server.protocol;
     for (size_t i = 0; i < set.n_options; i++) {
-        bool http = strcmp(rows[i].group, "Request over HTTP") == 0;
-        bool mip = strcmp(rows[i].group, "Request over MIP") == 0;
+        const char *group = rows[i].group;
+        bool of_inference = str_starts(str_of(group), STR("Request over ")) &&
+                            strcmp(rows[i].name, "metadata") != 0;
         if (!given->given[i]) {
             continue;
         }
-        if (settings->options.ping && (http || mip || strcmp(rows[i].name, "batch") == 0)) {
+        if (settings->options.ping && (of_inference || strcmp(rows[i].name, "batch") == 0)) {
             return error_set(err, ST_BAD_CONFIG, "--ping sends no inference: no --%s",
                              rows[i].name);
         }
-        if ((http && settings->mip) || (mip && !settings->mip)) {
+        if (!command_group_is_for(group, protocol)) {
             return error_set(err, ST_BAD_CONFIG, "--%s is for %s, and %s speaks %s", rows[i].name,
-                             http ? "HTTP" : "MIP", settings->options.url, http ? "MIP" : "HTTP");
+                             command_group_protocols(group), settings->options.url,
+                             command_protocol_name(protocol));
         }
+    }
+    if (settings->options.n_connections > 0 && settings->options.reconnect) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "--reconnect makes a connection for each request: no --connections");
     }
     return ST_OK;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "wire/grpc_status.h"
 #include "wire/mip_packet.h"
 
 void bench_stats_success(struct bench_stats *stats, uint64_t latency_ns) {
@@ -11,12 +12,11 @@ void bench_stats_success(struct bench_stats *stats, uint64_t latency_ns) {
 }
 
 /* Failures with the same codes are of one reason, whatever their words. */
-static struct bench_failure *find(struct bench_stats *stats, enum status status,
-                                  int32_t http_status, int32_t mip_error) {
+static struct bench_failure *find(struct bench_stats *stats, const struct bench_failure *row) {
     for (size_t i = 0; i < stats->n_failures; i++) {
         struct bench_failure *failure = &stats->failures[i];
-        if (failure->status == status && failure->http_status == http_status &&
-            failure->mip_error == mip_error) {
+        if (failure->status == row->status && failure->http_status == row->http_status &&
+            failure->mip_error == row->mip_error && failure->grpc_code == row->grpc_code) {
             return failure;
         }
     }
@@ -25,7 +25,7 @@ static struct bench_failure *find(struct bench_stats *stats, enum status status,
 
 /* Beyond the last kind all are counted as that. */
 static void count(struct bench_stats *stats, const struct bench_failure *row) {
-    struct bench_failure *failure = find(stats, row->status, row->http_status, row->mip_error);
+    struct bench_failure *failure = find(stats, row);
     if (!failure && stats->n_failures < BENCH_FAILURE_KINDS) {
         failure = &stats->failures[stats->n_failures++];
         *failure = *row;
@@ -47,9 +47,10 @@ void bench_stats_failure(struct bench_stats *stats, const struct bench_failed *f
     struct bench_failure row = {.status = failed->err.status,
                                 .http_status = failed->http_status,
                                 .mip_error = failed->mip_error,
+                                .grpc_code = failed->grpc_code,
                                 .count = 1};
     stats->n_failed++;
-    if (find(stats, row.status, row.http_status, row.mip_error) == NULL) {
+    if (find(stats, &row) == NULL) {
         size_t n = utf8_valid_prefix(text, strnlen(text, sizeof(row.first) - 1));
         memcpy(row.first, text, n); /* no half character at its end */
     }
@@ -84,6 +85,10 @@ void bench_failure_print(struct buf *out, const struct bench_failure *failure) {
     };
     if (failure->status == ST_REFUSED && failure->http_status > 0) {
         buf_printf(out, "HTTP %d", (int)failure->http_status);
+        return;
+    }
+    if (failure->status == ST_REFUSED && failure->grpc_code > 0) {
+        buf_printf(out, "gRPC %s", grpc_code_name(failure->grpc_code));
         return;
     }
     if (failure->status == ST_REFUSED && failure->mip_error >= 0) {

@@ -20,6 +20,7 @@ struct bench_failure {
     enum status status;
     int32_t http_status; /* 0: none came */
     int32_t mip_error;   /* -1: none came */
+    int32_t grpc_code;   /* 0: none came, or OK */
     uint64_t count;
     char first[BENCH_FAILURE_TEXT_BYTES]; /* the first one's message */
 };

@@ -29,14 +29,15 @@ static void reasons(void **state) {
         struct bench_failure failure;
         const char *text;
     } rows[] = {
-        {{ST_REFUSED, 503, -1, 1, ""}, "HTTP 503"},
-        {{ST_REFUSED, 0, 4, 1, ""}, "MIP SHAPE"},
-        {{ST_REFUSED, 0, 0, 1, ""}, "MIP PROTOCOL"},
-        {{ST_REFUSED, 0, 99, 1, ""}, "MIP unknown"},
-        {{ST_DEADLINE_EXCEEDED, 0, -1, 1, ""}, "timeout"},
-        {{ST_IO, 0, -1, 1, ""}, "connection failed"},
-        {{ST_BAD_ANSWER, 0, -1, 1, ""}, "broken answer"},
-        {{ST_NO_MEMORY, 0, -1, 1, ""}, "out of memory"},
+        {{ST_REFUSED, 503, -1, 0, 1, ""}, "HTTP 503"},
+        {{ST_REFUSED, 0, 4, 0, 1, ""}, "MIP SHAPE"},
+        {{ST_REFUSED, 0, 0, 0, 1, ""}, "MIP PROTOCOL"},
+        {{ST_REFUSED, 0, 99, 0, 1, ""}, "MIP unknown"},
+        {{ST_REFUSED, 0, -1, 5, 1, ""}, "gRPC NOT_FOUND"},
+        {{ST_DEADLINE_EXCEEDED, 0, -1, 0, 1, ""}, "timeout"},
+        {{ST_IO, 0, -1, 0, 1, ""}, "connection failed"},
+        {{ST_BAD_ANSWER, 0, -1, 0, 1, ""}, "broken answer"},
+        {{ST_NO_MEMORY, 0, -1, 0, 1, ""}, "out of memory"},
     };
     struct arena *arena = arena_new(NULL, 0);
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {

@@ -2,7 +2,7 @@
  * it steps, as one steps a client of libsluice: when its descriptor can be read, or its time has
  * come. Calls are unary.
  *
- * Thread: the one that opened it, for everything. */
+ * Thread: one at a time, for everything. */
 #ifndef SLUICE_CLI_GRPC_LINK_H
 #define SLUICE_CLI_GRPC_LINK_H
 

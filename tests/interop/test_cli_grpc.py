@@ -8,7 +8,7 @@ import subprocess
 import numpy
 import pytest
 
-from lib import http1
+from lib import http1, metrics
 from lib.certificates import Identity
 from lib.server import binary, run
 
@@ -188,6 +188,90 @@ def test_ping_of_nobody():
     assert "seq=2 lost: 127.0.0.1:1: no connection: connection refused" in done.stdout
 
 
+# ---- bench -----------------------------------------------------------------------------------------
+
+SHORT = ("-d", "200ms", "-w", "20ms")
+
+
+def bench(*args, code=0):
+    """Returns: the JSON, and the table."""
+    done = run("bench", *args, "--json", "-")
+    assert done.returncode == code, done.stderr
+    return json.loads(done.stdout), done.stderr
+
+
+def metric(both, name):
+    return metrics.read(both.http[7:]).get(name, 0)
+
+
+def accepted(both):
+    """Connections so far, each look at the metrics being one itself."""
+    return metric(both, "sluice_accepted_connections_total")
+
+
+def test_bench(both):
+    for url in both.urls:
+        before = accepted(both)
+        result, table = bench(url, "id_two_batch", "--batch", "3", "-c", "1,20", "--connections", "3", *SHORT)
+        assert len(result["steps"]) == 2 and "calls over 3 connections" in table
+        for step in result["steps"]:
+            assert step["failed"] == 0 and step["succeeded"] > 20
+            assert sum(count for _, _, count in step["histogram_ns"]) == step["succeeded"]
+        # The first question, the first try, and what the two steps need: one call, one connection.
+        after = accepted(both)
+        assert after - before == 1 + 1 + 1 + 3 + 1
+
+
+def test_bench_counts_what_the_server_counts(both):
+    name = 'nv_inference_request_success{model="id_batch",version="1"}'
+    before = metric(both, name)
+    result, _ = bench(both.grpc, "id_batch", "-c", "7", "-n", "1000", "-w", "0", "--seed", "3")
+    assert result["steps"][0]["succeeded"] == 1000
+    assert metric(both, name) - before == 1001 # with the first try
+
+
+def test_bench_at_a_rate(both):
+    result, table = bench(both.grpc, "id_fp32", "--rate", "500", "-c", "10", *SHORT)
+    assert result["steps"][0]["succeeded"] >= 50 and "on at most 10 calls, calls over a connection" in table
+
+
+def test_bench_with_a_connection_for_each_request(both):
+    before = accepted(both)
+    result, _ = bench(both.grpc, "id_fp32", "-c", "2", "-n", "20", "-w", "0", "--reconnect")
+    after = accepted(both)
+    assert result["steps"][0]["succeeded"] == 20 and after - before == 2 + 20 + 1
+
+
+def test_bench_pings_and_large_tensors(both):
+    assert bench(both.grpc, "--ping", "-c", "5", *SHORT)[0]["steps"][0]["succeeded"] > 20
+    result, _ = bench(both.grpc, "id_fp32", "--shape", "INPUT0=1000000", "-c", "4", "-n", "20", "-w", "0")
+    assert result["steps"][0]["succeeded"] == 20
+
+
+def test_bench_counts_failures_by_their_status(both):
+    result, _ = bench(both.grpc, "id_slow", "-c", "8", "-n", "8", "-w", "0", "--timeout", "1s", code=1)
+    step = result["steps"][0]
+    assert step["succeeded"] + step["failed"] == 8 and step["failed"] > 0
+    # The server keeps the deadline as well, and may be first to say so.
+    assert {error["reason"] for error in step["errors"]} <= {"timeout", "gRPC DEADLINE_EXCEEDED"}
+    done = run("bench", both.grpc, "id_failing", "-c", "1")
+    assert done.returncode == 1 and "the first request failed, no load was made: " in done.stderr
+    assert "out of ink" in done.stderr
+
+
+@pytest.mark.parametrize("args, says", [
+    (("grpc://h:1", "m", "--form", "json"), "--form is for HTTP, and grpc://h:1 speaks gRPC"),
+    (("grpc://h:1", "m", "--text", "a"), "--text is for MIP, and grpc://h:1 speaks gRPC"),
+    (("http://h:1", "m", "--connections", "3"), "--connections is for gRPC, and http://h:1 speaks HTTP"),
+    (("grpc://h:1", "m", "--connections", "3", "--reconnect"), "no --connections"),
+    (("grpc://h:1",), "MODEL is missing"),
+    (("grpc://h:1", "m", "--ping"), "one argument too many"),
+])
+def test_bench_usage(args, says):
+    done = run("bench", *args)
+    assert done.returncode == 2 and says in done.stderr, done.stderr
+
+
 # ---- TLS -------------------------------------------------------------------------------------------
 
 def test_tls(start_server, repositories, tmp_path):
@@ -214,6 +298,7 @@ def test_tls(start_server, repositories, tmp_path):
         if says is None:
             assert (done.returncode, done.stderr) == (0, "")
             assert run("ping", "-c", "2", "-i", "2ms", url, *flags).returncode == 0
+            assert run("bench", url, "id_fp32", "-c", "3", "-n", "30", "-w", "0", *flags).returncode == 0
         else:
             assert done.returncode == 1 and says in done.stderr, done.stderr
             assert says in run("ping", "-c", "1", url, *flags).stdout
