@@ -7,6 +7,7 @@ import os
 import pathlib
 import signal
 import statistics
+import struct
 import subprocess
 import tempfile
 import time
@@ -207,6 +208,16 @@ def http(method, path, body=b"", headers=()):
     if body or method == "POST":
         head.append(f"Content-Length: {len(body)}")
     return "\r\n".join(head).encode() + b"\r\n\r\n" + body
+
+
+def mip_packet(kind, payload=b""):
+    return struct.pack("!4BL", 0, kind, 0, 0, len(payload)) + payload
+
+
+def mip_json(value):
+    """One element of one input, as a JSON item."""
+    item = json.dumps(value).encode()
+    return mip_packet(2, struct.pack("!2BH2L", 1, 0, 1, 2, len(item)) + item)
 
 
 def binary_infer(model, name, shape, payload, datatype="FP32"):
