@@ -173,12 +173,15 @@ static struct worker *the_worker(void) {
 static void open_world(struct world *world, bool compress) {
     struct error err;
     struct grpc_method methods[N_METHODS] = {
-        {"/e", step_echo, false, align_at, &world->service},
-        {"/l", step_later, false, NULL, &world->service},
-        {"/b", step_bidi, true, align_at, &world->service},
-        {"/p", step_pour, true, NULL, &world->service},
-        {"/d", step_deaf, true, NULL, &world->service},
+        {.path = "/e", .step = step_echo, .align_at = align_at},
+        {.path = "/l", .step = step_later},
+        {.path = "/b", .step = step_bidi, .streams = true, .align_at = align_at},
+        {.path = "/p", .step = step_pour, .streams = true},
+        {.path = "/d", .step = step_deaf, .streams = true},
     };
+    for (size_t i = 0; i < N_METHODS; i++) {
+        methods[i].context = &world->service;
+    }
     memcpy(world->methods, methods, sizeof(methods));
     world->now_ns = SECOND;
     clock_drive_ns(world->now_ns);

@@ -48,6 +48,20 @@ void http_describe(const struct net_conn *net_conn, struct buf *out) {
     }
 }
 
+/* In the words of its method, if that has some: what a peer sent is among them. */
+static void describe_call(const struct grpc_call *call, struct buf *out) {
+    size_t before = out->len;
+    if (call->user && call->method && call->method->describe) {
+        buf_add_str(out, STR(": "));
+        call->method->describe(call, out);
+    }
+    for (size_t i = before; i < out->len && !out->failed; i++) {
+        if ((unsigned char)out->data[i] < 0x20 || out->data[i] == 0x7f) {
+            out->data[i] = '?';
+        }
+    }
+}
+
 static void describe_stream(const struct grpc_stream *stream, struct buf *out) {
     static const char *const answers[] = {
         [GRPC_ANSWER_NONE] = "waits for its answer",
@@ -58,6 +72,7 @@ static void describe_stream(const struct grpc_stream *stream, struct buf *out) {
     buf_printf(out, "; call %d ", (int)stream->id);
     add_name(out, stream->path);
     buf_printf(out, " %s", answers[stream->answer]);
+    describe_call(&stream->call, out);
 }
 
 void grpc_describe(const struct net_conn *net_conn, struct buf *out) {

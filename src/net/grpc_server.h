@@ -27,6 +27,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "base/buf.h"
 #include "base/status.h"
 #include "base/str.h"
 #include "loop/worker.h"
@@ -75,6 +76,8 @@ struct grpc_method {
      * 64-byte boundary. Not asked of compressed ones. May be NULL. */
     size_t (*align_at)(struct str beginning);
     void *context;
+    /* What a call that has begun is doing, for people (net/report.h); may be NULL. */
+    void (*describe)(const struct grpc_call *call, struct buf *out);
 };
 
 /* Asks for the next message (or the half-close) of a streaming call. One is given for each time. */

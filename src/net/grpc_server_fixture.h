@@ -114,10 +114,11 @@ static inline void test_grpc_start_over(struct test_grpc *test, const struct grp
                                         const char *address_text) {
     struct address address;
     struct error err;
-    *test = (struct test_grpc){.methods = {{"/t.T/Echo", test_step_echo, false, NULL, test},
-                                           {"/t.T/Bidi", test_step_bidi, true, NULL, test},
-                                           {"/t.T/Later", test_step_later, false, NULL, test},
-                                           {"/t.T/Flood", test_step_flood, false, NULL, test}}};
+    *test = (struct test_grpc){
+        .methods = {{.path = "/t.T/Echo", .step = test_step_echo, .context = test},
+                    {.path = "/t.T/Bidi", .step = test_step_bidi, .streams = true, .context = test},
+                    {.path = "/t.T/Later", .step = test_step_later, .context = test},
+                    {.path = "/t.T/Flood", .step = test_step_flood, .context = test}}};
     test_host_init(&test->host, budget);
     struct grpc_server_options options = {.limits = *limits,
                                           .budget = &test->host.budget,

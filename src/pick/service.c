@@ -206,6 +206,7 @@ static void cancelled(struct stream *stream) {
 static void end(struct stream *stream) {
     stop_clock(stream);
     pick_session_free(stream->session);
+    stream->call->user = NULL;
 }
 
 static void step(struct grpc_call *call, enum grpc_event event) {
@@ -239,6 +240,11 @@ static void step(struct grpc_call *call, enum grpc_event event) {
         end(stream);
         break;
     }
+}
+
+static void describe(const struct grpc_call *call, struct buf *out) {
+    const struct stream *stream = call->user;
+    pick_session_describe(stream->session, out);
 }
 
 /* ---- the service ----------------------------------------------------------------------------- */
@@ -294,7 +300,8 @@ struct grpc_method pick_service_method(struct pick_service *service) {
     return (struct grpc_method){.path = "/" PICK_SERVICE_NAME "/Process",
                                 .step = step,
                                 .streams = true,
-                                .context = service};
+                                .context = service,
+                                .describe = describe};
 }
 
 void pick_service_look(struct pick_service *service) {

@@ -270,6 +270,7 @@ def test_what_operators_see(start):
         state = http1.request(picker.metrics_address, "GET", "/debug/state").body.decode()
         assert f"endpoint {A}: ready, 0 in flight, 0 picks" in state
         assert "grpc: 1 requests in flight" in state
+        assert "POST /v1/completions, until its body names the model" in state
         picker.signal(signal.SIGUSR2)
         picker.wait_for(lambda: f"endpoint {A}: ready" in picker.log_text(), "the state in the log")
         stream.reset()
