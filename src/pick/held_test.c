@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#define BODY "0123456789abcdefghij"
+static const char body[] = "0123456789abcdefghij";
 
 static const struct pick_edits none = {.n = 0};
 static const struct pick_edits one = {.items = {{5, 6, {"<new>", 5}}}, .n = 1, .growth = -1};
@@ -21,11 +21,11 @@ static void edits_at_every_cut(void **state) {
     static const struct {
         const struct pick_edits *edits;
         const char *expected;
-    } cases[] = {{&none, BODY},
-                 {NULL, BODY},
+    } cases[] = {{&none, body},
+                 {NULL, body},
                  {&one, "01234<new>bcdefghij"},
                  {&both, "WXYZ456789abcdefghthe end"}};
-    const size_t n = strlen(BODY);
+    const size_t n = strlen(body);
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         for (size_t step = 1; step <= n; step++) {
@@ -33,7 +33,7 @@ static void edits_at_every_cut(void **state) {
             size_t n_out = 0;
             for (size_t at = 0; at < n; at += step) {
                 struct pick_part part = {.bytes =
-                                             str_make(BODY + at, n - at < step ? n - at : step)};
+                                             str_make(body + at, n - at < step ? n - at : step)};
                 struct piece pieces[PICK_MOST_PIECES];
                 size_t n_pieces = pick_part_pieces(&part, at, cases[i].edits, pieces);
                 for (size_t k = 0; k < n_pieces; n_out += pieces[k++].n_bytes) {
