@@ -1,6 +1,6 @@
-"""The demonstration behind `make demo-pick`: one address in front of three servers. Envoy asks `sluice pick` for
-each request which of them is to serve it; one is killed and comes back while requests come. Ends by itself,
-with 1 where a request failed that should not have.
+"""The demonstration behind `make demo-pick`: one address in front of three servers. Envoy asks `sluice pick`
+for each request which of them is to serve it; one is killed and comes back while requests come. Ends by
+itself, with 1 where a request failed that should not have.
 
     demo_pick.py SLUICE MODEL.onnx HELDOUT.npz FOLDER"""
 

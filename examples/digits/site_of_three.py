@@ -1,6 +1,6 @@
-"""What stands behind `make demo-pick`: three `sluice serve` with one model, `sluice pick`, and Envoy with a file
-of deploy/envoy, all on addresses of this machine and ports of its choosing. Each process is ended by its
-own id."""
+"""What stands behind `make demo-pick`: three `sluice serve` with one model, `sluice pick`, and Envoy with a
+file of deploy/envoy, all on addresses of this machine and ports of its choosing. Each process is ended
+by its own id."""
 
 import http.client
 import json

@@ -8,6 +8,7 @@ answers is the request's wish, in the header `x-answer`:
 """
 import hashlib
 import json
+import socket
 import socketserver
 import threading
 
@@ -19,7 +20,8 @@ class Echo:
         host, _, port = address.rpartition(":")
         self.name = name
         self.go = threading.Event()
-        self.server = Listener((host, int(port)), Asked)
+        kind = ListenerV6 if ":" in host else Listener
+        self.server = kind((host.strip("[]"), int(port)), Asked)
         self.server.echo = self
         self.address = f"{host}:{self.server.server_address[1]}"
         self.n_requests = 0
@@ -65,6 +67,10 @@ class Listener(socketserver.ThreadingTCPServer):
                 connection.shutdown(2)
             except OSError:
                 pass
+
+
+class ListenerV6(Listener):
+    address_family = socket.AF_INET6
 
 
 class Asked(socketserver.StreamRequestHandler):

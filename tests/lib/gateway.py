@@ -21,10 +21,10 @@ def pool_file(config):
 
 class Gateway:
     """`endpoints` are three addresses. Unless the pool is `checked` it has no `health:`, and all of them
-    are ready at once. `change` may rewrite its text, `more` Envoy's."""
+    are ready at once. `change` may rewrite its text, `more` Envoy's; `n_ready` is what comes of it."""
 
     def __init__(self, folder, config, endpoints, grpc_port=1, checked=False,
-                 change=lambda text: text, more=lambda text: text, args=()):
+                 change=lambda text: text, more=lambda text: text, args=(), n_ready=3):
         self.folder = str(folder)
         self.places = {LISTENER: "127.0.0.1:0", **places_of(endpoints, grpc_port)}
         self.endpoints = endpoints
@@ -33,7 +33,7 @@ class Gateway:
         if not checked:
             pool = re.sub(r"^health:.*\n", "", pool, flags=re.M)
         self.picker = Picker(folder, place(change(pool), self.places), args)
-        self.places[PICKER] = self.picker.grpc_addresses[0]
+        self.places[PICKER] = self.picker.grpc_addresses[0].removeprefix("grpcs://")
         try:
             self.text = more(deployed(config, self.places).replace(
                 "upstream_port_override: 8001", f"upstream_port_override: {grpc_port}"))
@@ -42,7 +42,7 @@ class Gateway:
             self.picker.kill()
             raise
         self.address = self.envoy.address
-        self.picker.wait_ready_endpoints(len(endpoints))
+        self.picker.wait_ready_endpoints(n_ready)
 
     def restart_envoy(self):
         """Another one at the same address."""

@@ -71,7 +71,7 @@ class Picker(Server):
         def fits(numbers):
             in_flight = [value for name, value in numbers.items() if "_requests_in_flight" in name
                          and name.startswith("sluice_pick_")]
-            return (len(in_flight) > 1 and not any(in_flight)
+            return (in_flight and not any(in_flight)
                     and numbers["sluice_pick_open_streams"] == 0
                     and numbers["sluice_pick_held_bytes"] == 0)
         return self.wait_until(fits, "a picker at rest")
