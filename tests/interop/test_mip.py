@@ -316,6 +316,29 @@ def test_the_reason_is_in_the_log(start_server, repositories):
     assert metrics.read(running.address)['sluice_mip_errors_total{code="SHAPE"}'] == before + 1
 
 
+CODES = ("PROTOCOL", "SUBTYPE", "METHOD", "MEMORY", "SHAPE", "INTERNAL")
+
+
+@pytest.mark.parametrize("name, data", [
+    ("PROTOCOL", mip.header(mip.PING, 0, version=1)),
+    ("SUBTYPE", mip.header(mip.PING, 0, subtype=1)),
+    ("METHOD", mip.header(3, 0)),
+    ("MEMORY", mip.header(mip.INFER, 0xffffffff)),
+    ("SHAPE", mip.infer_request([PAIR], batch=0)),
+    ("INTERNAL", mip.infer_request([[(mip.JSON, b"[1,2"), PAIR[1]]])),
+])
+def test_each_error_is_counted_by_its_code(running, name, data):
+    """Its own counter moves by one, those of the others stay; it is a packet that was answered."""
+    def counts():
+        numbers = metrics.read(running.server.address)
+        return [numbers[f'sluice_mip_errors_total{{code="{code}"}}'] for code in CODES] + \
+            [numbers["sluice_mip_requests_total"]]
+    before = counts()
+    assert mip.refusal(running.url("onnx_pair"), data) == name
+    moved = [int(after - count) for after, count in zip(counts(), before)]
+    assert moved == [int(code == name) for code in CODES] + [1]
+
+
 # ---- connections ---------------------------------------------------------------------------------
 
 def test_pipelined_inferences_come_back_in_order(running):

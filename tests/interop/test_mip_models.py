@@ -310,6 +310,16 @@ def http_binary(address, model, name, datatype, values, dtype):
     head = json.dumps({"parameters": {"binary_data_output": True}, "inputs": [
         {"name": name, "shape": list(values.shape), "datatype": datatype,
          "parameters": {"binary_data_size": len(data)}}]}).encode()
+    return binary_output(address, model, head, data, dtype)
+
+
+def http_raw(address, model, values, dtype):
+    """Nothing but the elements of one input: the model says what they are, and it is a batch of one."""
+    return numpy.concatenate([binary_output(address, model, b"", row.astype(dtype).tobytes(), dtype)
+                              for row in values])
+
+
+def binary_output(address, model, head, data, dtype):
     answer = http1.request(address, "POST", f"/v2/models/{model}/infer", head + data,
                            [("Inference-Header-Content-Length", len(head))])
     assert answer.status == 200, answer
@@ -324,6 +334,24 @@ def grpc_raw(address, model, name, datatype, values, dtype):
         values.astype(dtype))
     with triton.InferenceServerClient(address) as client:
         answer = client.infer(model, [made]).get_response()
+    return numpy.frombuffer(answer.raw_output_contents[0], dtype).reshape(
+        list(answer.outputs[0].shape))
+
+
+# Where elements may be in a message of their own; there is no such place for FP16 and BF16.
+CONTENTS = {"BOOL": "bool", "INT8": "int", "INT16": "int", "INT32": "int", "INT64": "int64",
+            "UINT8": "uint", "UINT16": "uint", "UINT32": "uint", "UINT64": "uint64",
+            "FP32": "fp32", "FP64": "fp64"}
+
+
+def grpc_typed(address, model, name, datatype, values, dtype):
+    import grpc
+    from tritonclient.grpc import service_pb2, service_pb2_grpc
+    request = service_pb2.ModelInferRequest(model_name=model)
+    tensor = request.inputs.add(name=name, datatype=datatype, shape=values.shape)
+    getattr(tensor.contents, f"{CONTENTS[datatype]}_contents").extend(values.ravel().tolist())
+    with grpc.insecure_channel(address) as channel:
+        answer = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelInfer(request)
     return numpy.frombuffer(answer.raw_output_contents[0], dtype).reshape(
         list(answer.outputs[0].shape))
 
@@ -367,9 +395,13 @@ def test_a_model_answers_the_same_by_every_protocol(every_datatype, model):
     by_mip = numpy.array(by_mip, dtype if dtype != "?" else bool)
     by_json = http_json(running.address, model, "x", datatype, values, dtype)
     by_binary = http_binary(running.address, model, "x", datatype, values, dtype)
+    by_raw = http_raw(running.address, model, values, dtype)
     by_grpc = grpc_raw(running.grpc_address, model, "x", datatype, values, dtype)
     assert by_mip.tobytes() == by_json.tobytes() == by_binary.tobytes() == values.tobytes()
-    assert by_grpc.tobytes() == values.tobytes()
+    assert by_raw.tobytes() == by_grpc.tobytes() == values.tobytes()
+    if datatype in CONTENTS:
+        by_typed = grpc_typed(running.grpc_address, model, "x", datatype, values, dtype)
+        assert by_typed.tobytes() == values.tobytes()
 
 
 def test_a_network_answers_the_same_by_every_protocol(every_datatype):
@@ -385,7 +417,11 @@ def test_a_network_answers_the_same_by_every_protocol(every_datatype):
     by_grpc = grpc_raw(running.grpc_address, "mlp", spec["name"], "FP32", values, "<f4")
     assert numpy.array_equal(by_json.astype(numpy.float32), by_binary)
     assert numpy.array_equal(by_grpc, by_binary)
-    assert numpy.allclose(by_mip, by_binary, rtol=1e-5, atol=1e-7)  # sums of other batches
+    by_raw = http_raw(running.address, "mlp", values, "<f4")
+    by_typed = grpc_typed(running.grpc_address, "mlp", spec["name"], "FP32", values, "<f4")
+    assert numpy.array_equal(by_typed, by_binary)
+    for other in (by_mip, by_raw):
+        assert numpy.allclose(other, by_binary, rtol=1e-5, atol=1e-7)  # sums of other batches
 
 
 def test_protocols_at_the_same_time(every_datatype):
