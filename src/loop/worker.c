@@ -25,6 +25,7 @@ struct worker {
     bool started;
     struct arena_cache *arenas;
     struct alarms alarms;
+    struct turn turn;
     char name[WORKER_NAME_BYTES];
 };
 
@@ -82,6 +83,7 @@ enum status worker_new(const char *name, struct worker **out, struct error *err)
         st = error_set(err, ST_IO, "no event loop for the worker %s: %s", name, uv_strerror(rc));
         goto out;
     }
+    turn_init(&worker->turn, &worker->loop);
     worker->loop.data = worker;
     worker->async.data = worker;
     *out = worker;
@@ -124,6 +126,8 @@ void worker_run(struct worker *worker) {
     assert(before == 0);
     (void)before;
     uv_run(&worker->loop, UV_RUN_DEFAULT);
+    while (turn_run(&worker->turn)) { /* nothing that was put off is left behind */
+    }
     atomic_store_explicit(&worker->runner, 0, memory_order_relaxed);
 }
 
@@ -146,6 +150,7 @@ void worker_free(struct worker *worker) {
     assert(!worker->started);
     uv_close((uv_handle_t *)&worker->async, NULL);
     alarms_close(&worker->alarms);
+    turn_close(&worker->turn);
     uv_run(&worker->loop, UV_RUN_DEFAULT);
     int rc = uv_loop_close(&worker->loop);
     assert(rc == 0); /* a handle was left open */
@@ -176,6 +181,10 @@ struct arena_cache *worker_arenas(struct worker *worker) {
 
 struct alarms *worker_alarms(struct worker *worker) {
     return &worker->alarms;
+}
+
+struct turn *worker_turn(struct worker *worker) {
+    return &worker->turn;
 }
 
 bool worker_is_current(const struct worker *worker) {

@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/status.h"
 #include "loop/alarm.h"
+#include "loop/turn.h"
 
 struct worker;
 
@@ -38,10 +39,11 @@ void worker_free(struct worker *worker);
  * Thread: any. Never blocks, never fails. */
 void worker_post(struct worker *worker, struct worker_msg *msg);
 
-/* Thread: the worker's (uv_loop, arena cache, alarms), any (name, is_current). */
+/* Thread: the worker's (uv_loop, arena cache, alarms, turn), any (name, is_current). */
 uv_loop_t *worker_loop(struct worker *worker);
 struct arena_cache *worker_arenas(struct worker *worker);
 struct alarms *worker_alarms(struct worker *worker);
+struct turn *worker_turn(struct worker *worker);
 bool worker_is_current(const struct worker *worker);
 const char *worker_name(const struct worker *worker);
 

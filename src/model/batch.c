@@ -2,9 +2,9 @@
  * takes the room of an earlier one that would fit. */
 #include "model/batch.h"
 
-/* How far the queue is searched for calls that fit: one that is full of calls of other shapes must
+/* How many calls that don't fit are passed over: a queue that is full of calls of other shapes must
  * not cost a walk over all of it under the lock, every time. */
-enum { SEARCHED_CALLS = 512 };
+enum { PASSED_OVER_CALLS = 512 };
 
 static struct str name_of(const sluice_param *param) {
     return str_make(param->name, param->name_bytes);
@@ -72,7 +72,8 @@ bool batch_can_share(const struct call *a, const struct call *b) {
     return params_eq(left, right);
 }
 
-bool batch_takes(const struct call *head, const struct call *call, uint64_t now_ns) {
+/* Would `call` be taken with `head`, if there is room? Not if its time is over. */
+static bool takes(const struct call *head, const struct call *call, uint64_t now_ns) {
     return !patience_is_over(&call->patience, now_ns) && batch_can_share(head, call);
 }
 
@@ -91,17 +92,18 @@ static struct batch_offer gather(const struct call *head, uint64_t max_rows, siz
                                  uint64_t now_ns) {
     struct batch_offer offer = {
         .rows = head->abi.batch, .n_calls = 1, .until_ns = head->patience.linger_ns};
-    size_t searched = 1;
+    size_t passed_over = 0;
     const struct call *call = head->next;
-    for (; call && offer.n_calls < max && searched < SEARCHED_CALLS; call = call->next) {
-        searched++;
+    for (; call && offer.n_calls < max && passed_over < PASSED_OVER_CALLS; call = call->next) {
         if (patience_is_over(&call->patience, now_ns)) {
+            passed_over++;
             continue;
         }
         if (call->patience.linger_ns < offer.until_ns) {
             offer.until_ns = call->patience.linger_ns;
         }
         if (!batch_can_share(head, call)) {
+            passed_over++;
             continue;
         }
         if (call->abi.batch > max_rows - offer.rows) {
@@ -129,4 +131,21 @@ struct batch_offer batch_offer(const struct batch_rules *rules, const struct cal
         return exact;
     }
     return offer;
+}
+
+size_t batch_take(const struct batch_rules *rules, struct queue *queue, struct call *head,
+                  struct call **batch, size_t max, uint64_t now_ns) {
+    size_t wanted = batch_offer(rules, head, max, now_ns).n_calls, n = 0;
+    struct call *call = head->next;
+    queue_remove(queue, head);
+    batch[n++] = head;
+    while (n < wanted) { /* they are there: the offer was made of this same queue */
+        struct call *next = call->next;
+        if (takes(head, call, now_ns)) {
+            queue_remove(queue, call);
+            batch[n++] = call;
+        }
+        call = next;
+    }
+    return n;
 }

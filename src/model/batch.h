@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "model/call.h"
+#include "model/queue.h"
 
 /* What a model's configuration says of its batches. */
 struct batch_rules {
@@ -27,11 +28,12 @@ struct batch_offer {
 /* Can both be part of one batch: the same inputs, with equal shapes but for the batch dimension,
  * and equal parameters (those for the scheduler itself aside)? */
 bool batch_can_share(const struct call *a, const struct call *b);
-/* Would `call` be taken with `head`, if there is room? Not if its time is over. */
-bool batch_takes(const struct call *head, const struct call *call, uint64_t now_ns);
 /* Looks through the queue from `head` on, whose time is not over, at most `max` calls of it into
  * one batch. */
 struct batch_offer batch_offer(const struct batch_rules *rules, const struct call *head, size_t max,
                                uint64_t now_ns);
+/* Takes what that offers out of the queue. Returns: how many. */
+size_t batch_take(const struct batch_rules *rules, struct queue *queue, struct call *head,
+                  struct call **batch, size_t max, uint64_t now_ns);
 
 #endif

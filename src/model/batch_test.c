@@ -75,6 +75,31 @@ static void test_offers(void **state) {
     }
 }
 
+/* Far more than fit on one page of a queue. */
+static void test_long_queues(void **state) {
+    (void)state;
+    enum { LONG = 1300 };
+    static struct call calls[LONG];
+    static sluice_input inputs[LONG];
+    static const int64_t fits[2] = {1, 4}, does_not[2] = {1, 5};
+    static const struct {
+        size_t n_misfits, want;
+    } rows[] = {{0, 1024}, {100, 1024}, {511, LONG - 511}, {512, 1}};
+    struct batch_rules rules = {.max_rows = 4096};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        for (size_t k = 0; k < LONG; k++) {
+            bool misfit = k > 0 && k <= rows[i].n_misfits;
+            inputs[k] = (sluice_input){.dims = misfit ? does_not : fits, .rank = 2};
+            calls[k] = (struct call){.abi = {.inputs = &inputs[k], .n_inputs = 1, .batch = 1},
+                                     .patience.expires_ns = UINT64_MAX,
+                                     .next = k + 1 < LONG ? &calls[k + 1] : NULL};
+        }
+        struct batch_offer got = batch_offer(&rules, &calls[0], 1024, 0);
+        assert_int_equal(got.n_calls, rows[i].want);
+        assert_int_equal(got.rows, rows[i].want);
+    }
+}
+
 static sluice_param text_param(const char *name, const char *value) {
     return (sluice_param){.name = name,
                           .name_bytes = strlen(name),
@@ -222,6 +247,7 @@ static void test_a_full_batch_waits_no_longer(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_offers),
+        cmocka_unit_test(test_long_queues),
         cmocka_unit_test(test_parameters_and_inputs_that_part_them),
         cmocka_unit_test(test_what_waits_is_executed_together),
         cmocka_unit_test(test_one_of_a_batch_fails_by_itself),

@@ -1,4 +1,4 @@
-/* The way of a call: in, either onto an instance right here or into the queue, and back to its
+/* The way of a call: in, either onto an instance on its worker or into the queue, and back to its
  * worker.
  *
  * Two counts keep a version alive under a call. `n_in_flight` spans from call_submit to the answer
@@ -8,14 +8,18 @@
 
 #include <assert.h>
 
-#include "base/metric.h"
 #include "loop/clock.h"
+#include "model/call_here.h"
 #include "model/call_state.h"
 #include "model/version.h"
 
 void call_move(struct call *call, enum call_state to) {
     static const bool allowed[][CALL_ANSWERED + 1] = {
-        [CALL_NEW] = {[CALL_QUEUED] = true, [CALL_RUNNING] = true, [CALL_ANSWERED] = true},
+        [CALL_NEW] = {[CALL_PUT_OFF] = true,
+                      [CALL_QUEUED] = true,
+                      [CALL_RUNNING] = true,
+                      [CALL_ANSWERED] = true},
+        [CALL_PUT_OFF] = {[CALL_QUEUED] = true, [CALL_RUNNING] = true, [CALL_ANSWERED] = true},
         [CALL_QUEUED] = {[CALL_RUNNING] = true, [CALL_ANSWERED] = true},
         [CALL_RUNNING] = {[CALL_HELD] = true, [CALL_ANSWERED] = true},
         [CALL_HELD] = {[CALL_ANSWERED] = true},
@@ -25,8 +29,7 @@ void call_move(struct call *call, enum call_state to) {
     atomic_store_explicit(&call->state, to, memory_order_release);
 }
 
-/* Hands the call over to the front end. It is gone afterwards. */
-static void finish(struct call *call) {
+void call_finish(struct call *call) {
     struct model_version *version = call->version;
     if (call->queued_ns > 0) {
         statistics_count_call(&version->statistics, call);
@@ -41,7 +44,7 @@ static void finish(struct call *call) {
 }
 
 static void on_worker(struct worker_msg *msg) {
-    finish((struct call *)(void *)((char *)msg - offsetof(struct call, msg)));
+    call_finish((struct call *)(void *)((char *)msg - offsetof(struct call, msg)));
 }
 
 void call_answer(struct call *call) {
@@ -49,7 +52,7 @@ void call_answer(struct call *call) {
     call_move(call, CALL_ANSWERED);
     /* Only on the worker's own thread may on_worker be looked at. */
     if (worker_is_current(call->worker) && call->on_worker) {
-        call->answered = true; /* run_here goes on when the backend has returned */
+        call->answered = true; /* call_here.c goes on when the backend has returned */
         return;
     }
     struct model_version *version = call->version;
@@ -63,50 +66,7 @@ void call_answer(struct call *call) {
 
 void call_refuse(struct call *call) {
     call->finished_ns = clock_now_ns();
-    finish(call);
-}
-
-static bool may_run_here(struct call *call) {
-    struct model_version *version = call->version;
-    switch (version->run_on) {
-    case RUN_ON_WORKER:
-        return true;
-    case RUN_ON_INSTANCE:
-        return false;
-    case RUN_AUTO:
-        break;
-    }
-    return pace_is_cheap(&version->pace) && call->input_bytes <= CALL_CHEAP_BYTES;
-}
-
-/* Executes on the calling worker if that is allowed and an instance is idle. Whoever waits in the
- * queue goes first. Returns: false when the call has to queue. */
-static bool run_here(struct call *call) {
-    struct model_version *version = call->version;
-    struct instance *instance = NULL;
-    if (may_run_here(call) && scheduler_is_empty(&version->scheduler)) {
-        instance = instance_claim(version);
-    }
-    if (!instance) {
-        return false;
-    }
-    metric_add(METRIC_INLINE_EXECUTIONS_TOTAL, 1);
-    call->on_worker = true;
-    call_move(call, CALL_RUNNING);
-    instance_execute(instance, &call, 1, call->queued_ns);
-    /* Only this thread's loop could run `done`, so the call is still there. */
-    uint64_t ended_ns = call->answered ? call->finished_ns : clock_now_ns();
-    instance_executed(instance, ended_ns);
-    instance_release(instance);
-    call->on_worker = false;
-    if (version->run_on == RUN_AUTO) {
-        pace_add(&version->pace, ended_ns - call->queued_ns);
-    }
-    if (call->answered) {
-        version_leave(version); /* first: its answer may say how many run */
-        finish(call);
-    }
-    return true;
+    call_finish(call);
 }
 
 void call_init(struct call *call, struct model_version *version) {
@@ -144,13 +104,7 @@ void call_submit(struct call *call, struct model_version *version) {
         return;
     }
     call->queued_ns = now_ns;
-    if (run_here(call)) {
-        return;
-    }
-    if (call_enqueue(call, err) != ST_OK) {
-        call->queued_ns = 0;
-        call_move(call, CALL_ANSWERED);
-        version_leave(version);
-        call_refuse(call);
+    if (!call_here(call) && call_enqueue(call)) {
+        scheduler_notify(&version->scheduler, 1);
     }
 }

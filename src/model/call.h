@@ -18,6 +18,7 @@
 /* What a call may be. call_move is the only one that changes it. */
 enum call_state {
     CALL_NEW,      /* not (or no longer) with the model */
+    CALL_PUT_OFF,  /* waits on its worker for the end of the turn; may be taken back */
     CALL_QUEUED,   /* waits for an instance; may be taken back */
     CALL_RUNNING,  /* the backend has it and gave no answer yet */
     CALL_HELD,     /* the backend gave an answer and said that it was not the last */
@@ -28,6 +29,8 @@ struct call {
     /* set by the front end */
     struct infer_request *request; /* checked (infer_check) and aligned; lives until `done` */
     struct worker *worker;         /* where `done` runs */
+    bool at_once; /* if it runs on its worker, don't put it off: its answer leaves together with
+                     those of other requests of its connection, if it comes now */
     void (*done)(
         struct call *call); /* exactly once; may run before call_submit or call_cancel returns.
                                         `response` is filled and must be released by the receiver;
@@ -65,10 +68,10 @@ struct call {
     struct arena *extra; /* what an answer needs beyond the prepared room */
 };
 
-/* Sends the request to the model: runs on this worker when the model is cheap and an instance is
- * idle, else queues. Refusals (QUEUE_FULL, NOT_READY) also come through `done`. Takes over the
- * caller's reference on `version`, which is given back when `done` has returned and the response is
- * released.
+/* Sends the request to the model: it runs on this worker, at the end of its turn, when the model is
+ * cheap and an instance is idle, else it queues. Refusals (QUEUE_FULL, NOT_READY) also come through
+ * `done`. Takes over the caller's reference on `version`, which is given back when `done` has
+ * returned and the response is released.
  * Thread: call->worker's. */
 void call_submit(struct call *call, struct model_version *version);
 /* Nobody waits any more: a queued call is dropped at once (`done` with ST_CANCELLED), a running one

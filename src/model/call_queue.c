@@ -6,6 +6,7 @@
 #include "base/metric.h"
 #include "loop/alarm.h"
 #include "loop/clock.h"
+#include "model/call_here.h"
 #include "model/call_state.h"
 #include "model/version.h"
 
@@ -22,7 +23,7 @@ static void drop(struct call *call, enum metric reason) {
     version_leave(version);
 }
 
-static void drop_late(struct call *call) {
+void call_drop_late(struct call *call) {
     char name[TENSOR_NAME_TEXT_BYTES];
     struct error *err = &call->response.error;
     uint64_t waited_us = (call->patience.expires_ns - call->queued_ns) / 1000;
@@ -50,7 +51,7 @@ static void on_alarm(struct alarm *alarm) {
         return; /* an instance was faster, or it waits on, behind the others */
     }
     if (scheduler_remove(scheduler, call)) {
-        drop_late(call);
+        call_drop_late(call);
     }
 }
 
@@ -63,7 +64,7 @@ enum status call_admit(struct call *call, uint64_t now_ns, struct error *err) {
     return st;
 }
 
-enum status call_enqueue(struct call *call, struct error *err) {
+static enum status enqueue(struct call *call, struct error *err) {
     call->alarm.ring = on_alarm;
     if (!set_alarm(call)) {
         return error_set(err, ST_NO_MEMORY, "out of memory for the request's timeout");
@@ -75,9 +76,30 @@ enum status call_enqueue(struct call *call, struct error *err) {
     return st; /* where it is refused, call_refuse clears the alarm */
 }
 
+bool call_enqueue(struct call *call) {
+    struct model_version *version = call->version;
+    if (enqueue(call, &call->response.error) == ST_OK) {
+        return true;
+    }
+    call->queued_ns = 0;
+    call_move(call, CALL_ANSWERED);
+    version_leave(version);
+    call_refuse(call);
+    return false;
+}
+
+/* Returns: false when a backend has it. */
+static bool take_back(struct call *call) {
+    if (call_state(call) == CALL_PUT_OFF) {
+        call_here_remove(call);
+        return true;
+    }
+    return scheduler_remove(&call->version->scheduler, call);
+}
+
 void call_cancel(struct call *call) {
     atomic_store_explicit(&call->cancelled, true, memory_order_relaxed);
-    if (scheduler_remove(&call->version->scheduler, call)) {
+    if (take_back(call)) {
         error_set(&call->response.error, ST_CANCELLED, "the client went away while it waited");
         drop(call, METRIC_DROPPED_CANCELLED);
     }

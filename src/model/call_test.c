@@ -49,9 +49,14 @@ static void an_instance_answers(void **state) {
     assert_int_equal(metric_read(METRIC_OUTPUTS_HELD), 0);
 }
 
+static void see_it_done(struct rig *rig) {
+    assert_int_equal(rig->calls[0].n_done, 1); /* before the worker looked for anything else */
+    worker_stop(rig->worker);
+}
+
 static void send_and_see_it_done(struct rig *rig) {
-    struct rig_call *call = rig_send(rig, 0);
-    assert_int_equal(call->n_done, 1); /* before call_submit returned */
+    rig_send(rig, 0);
+    rig_then(rig, see_it_done);
 }
 
 static void the_worker_itself_answers(void **state) {
@@ -59,7 +64,7 @@ static void the_worker_itself_answers(void **state) {
     (void)state;
     int64_t inline_before = metric_read(METRIC_INLINE_EXECUTIONS_TOTAL);
     rig_open(&rig, &on_worker, 0);
-    rig_run(&rig, send_and_see_it_done, 1);
+    rig_run(&rig, send_and_see_it_done, 2);
     assert_echoed(&rig.calls[0]);
     assert_int_equal(metric_read(METRIC_INLINE_EXECUTIONS_TOTAL), inline_before + 1);
     rig_close(&rig);
@@ -102,7 +107,7 @@ static void send_a_large_one(struct rig *rig) {
     call->input.tensor.n_bytes = sizeof(large);
     call->piece = (struct piece){large, sizeof(large)};
     rig_submit(call);
-    assert_int_equal(call->n_done, 0); /* queued although the model is quick */
+    assert_true(call_state(&call->call) != CALL_PUT_OFF); /* queued although the model is quick */
 }
 
 /* The backend has not as many rows to answer with. */
@@ -205,17 +210,24 @@ static void what_an_idle_instance_will_take_fills_no_queue(void **state) {
     rig_close(&rig);
 }
 
-static void send_past_a_busy_instance(struct rig *rig) {
-    struct instance *instance = instance_claim(rig->version);
-    assert_non_null(instance);
-    assert_null(instance_claim(rig->version)); /* there is one */
-    rig_send(rig, 0);
-    rig_send(rig, 1);
+static struct instance *taken;
+
+static void release_the_instance(struct rig *rig) {
     for (int i = 0; i < 100; i++) {
         rig_pause(); /* long enough for the thread to look, find it taken, and sleep */
     }
     assert_int_equal(atomic_load(&rig->model->n_started), 0);
-    instance_release(instance); /* wakes the thread for both */
+    assert_int_equal(rig->version->scheduler.queue.n, 2);
+    instance_release(taken); /* wakes the thread for both */
+}
+
+static void send_past_a_busy_instance(struct rig *rig) {
+    taken = instance_claim(rig->version);
+    assert_non_null(taken);
+    assert_null(instance_claim(rig->version)); /* there is one */
+    rig_send(rig, 0);
+    rig_send(rig, 1);
+    rig_then(rig, release_the_instance);
 }
 
 static void a_released_instance_wakes_who_waits(void **state) {
@@ -228,16 +240,21 @@ static void a_released_instance_wakes_who_waits(void **state) {
     rig_close(&rig);
 }
 
-static void send_behind_one_that_waits(struct rig *rig) {
+static void send_behind_it(struct rig *rig) {
     struct error err;
+    atomic_store(&taken->busy, false);
+    struct rig_call *second = rig_send(rig, 1);
+    /* the instance is idle, but it is not this one's turn */
+    assert_int_equal(call_state(&second->call), CALL_QUEUED);
+    assert_int_equal(instances_start(rig->version, &err), ST_OK);
+}
+
+static void send_behind_one_that_waits(struct rig *rig) {
     instances_stop(rig->version); /* without a thread nobody takes what is queued */
     rig->version->scheduler.ending = false;
-    struct instance *instance = instance_claim(rig->version);
+    taken = instance_claim(rig->version);
     rig_send(rig, 0);
-    atomic_store(&instance->busy, false);
-    struct rig_call *second = rig_send(rig, 1);
-    assert_int_equal(second->n_done, 0); /* the instance is idle, but it is not this one's turn */
-    assert_int_equal(instances_start(rig->version, &err), ST_OK);
+    rig_then(rig, send_behind_it);
 }
 
 static void the_worker_does_not_overtake_the_queue(void **state) {
@@ -300,17 +317,21 @@ static void *answer_later(void *arg) {
     return NULL;
 }
 
-static void send_and_answer_from_a_thread(struct rig *rig) {
+static void let_a_thread_answer(struct rig *rig) {
     pthread_t thread;
-    rig->model->act = rig_keep;
-    struct rig_call *call = rig_send(rig, 0);
     rig_await_started(rig, 1);
-    assert_int_equal(call->n_done, 0);
+    assert_int_equal(rig->calls[0].n_done, 0);
     while (rig->version->run_on == RUN_ON_INSTANCE && !instance_claim(rig->version)) {
         rig_pause(); /* until execute has returned: `kept` is ours then */
     }
     assert_int_equal(pthread_create(&thread, NULL, answer_later, rig), 0);
     pthread_detach(thread);
+}
+
+static void send_and_answer_from_a_thread(struct rig *rig) {
+    rig->model->act = rig_keep;
+    rig_send(rig, 0);
+    rig_then(rig, let_a_thread_answer);
 }
 
 static void an_answer_after_execute_has_returned(void **state) {
@@ -325,11 +346,15 @@ static void an_answer_after_execute_has_returned(void **state) {
     }
 }
 
+static void answer_it(struct rig *rig) {
+    rig_answer(rig->model, rig->model->kept, 1); /* this thread, but no longer inside execute */
+    assert_int_equal(rig->calls[0].n_done, 0);
+}
+
 static void answer_on_the_worker_later(struct rig *rig) {
     rig->model->act = rig_keep;
-    struct rig_call *call = rig_send(rig, 0);
-    rig_answer(rig->model, rig->model->kept, 1); /* this thread, but no longer inside execute */
-    assert_int_equal(call->n_done, 0);
+    rig_send(rig, 0);
+    rig_then(rig, answer_it);
 }
 
 static void an_answer_on_the_worker_outside_execute_is_a_message(void **state) {

@@ -10,7 +10,7 @@
 #include "model/backend.h"
 #include "model/version.h"
 
-enum { INSTANCE_REQUESTS_MAX = 64 /* requests in one execution */, THREAD_NAME_BYTES = 16 };
+enum { THREAD_NAME_BYTES = 16 };
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
@@ -138,7 +138,7 @@ static void thread_main(void *arg) {
         uint64_t ended_ns = clock_now_ns();
         instance_executed(instance, ended_ns);
         if (version->run_on == RUN_AUTO) {
-            pace_add(&version->pace, ended_ns - started_ns);
+            pace_add(&version->pace, ended_ns - started_ns, n);
         }
         instance = await_work(version, instance, batch, &n);
     }

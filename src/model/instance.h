@@ -13,6 +13,8 @@
 #include "base/status.h"
 #include "model/call.h"
 
+enum { INSTANCE_REQUESTS_MAX = 1024 /* in one execution: their list is on a stack */ };
+
 struct instance {
     struct model_version *version;
     sluice_instance *handle; /* the backend's */

@@ -356,7 +356,10 @@ static void send_in(struct crowd *crowd, struct slot *slot) {
     slot->request.params.items = slot->params;
     slot->request.inputs = &slot->input;
     slot->request.n_inputs = 1;
-    slot->call = (struct call){.request = &slot->request, .worker = crowd->worker, .done = on_done};
+    slot->call = (struct call){.request = &slot->request,
+                               .worker = crowd->worker,
+                               .at_once = roll(crowd, 12) == 0,
+                               .done = on_done};
     fill(crowd, slot);
     put_words(crowd, slot);
     if (infer_check(&slot->request, model_version_spec(crowd->version), &err) != ST_OK) {
@@ -486,7 +489,32 @@ static void as_it_comes(void **state) {
 
 static void on_workers(void **state) {
     (void)state;
+    atomic_store(&n_batched, 0);
+    int64_t before = metric_read(METRIC_INLINE_EXECUTIONS_TOTAL);
     mixture_of(&(struct model_config){.instance_count = 2, .run_on = RUN_ON_WORKER});
+    assert_true(metric_read(METRIC_INLINE_EXECUTIONS_TOTAL) > before);
+    assert_true(atomic_load(&n_batched) > 0);
+}
+
+/* One instance for three workers: much of what is put off goes into a short queue after all. */
+static void on_workers_with_priorities_and_timeouts(void **state) {
+    (void)state;
+    static const struct model_config_level delays[] = {
+        {3, {.timeout_us = 300, .allow_override = true, .delays = true, .max_size = 5}}};
+    int64_t before = metric_read(METRIC_INLINE_EXECUTIONS_TOTAL);
+    mixture_of(&(struct model_config){.run_on = RUN_ON_WORKER,
+                                      .priority_levels = 3,
+                                      .default_priority = 2,
+                                      .queue = {.allow_override = true, .max_size = 12},
+                                      .levels = delays,
+                                      .n_levels = 1});
+    assert_true(metric_read(METRIC_INLINE_EXECUTIONS_TOTAL) > before);
+}
+
+/* A model that is now quick and now isn't. */
+static void on_workers_now_and_then(void **state) {
+    (void)state;
+    mixture_of(&(struct model_config){.run_on = RUN_AUTO, .queue = {.timeout_us = 2000}});
 }
 
 static void with_priorities_and_timeouts(void **state) {
@@ -524,6 +552,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_it_comes),
         cmocka_unit_test(on_workers),
+        cmocka_unit_test(on_workers_with_priorities_and_timeouts),
+        cmocka_unit_test(on_workers_now_and_then),
         cmocka_unit_test(with_priorities_and_timeouts),
         cmocka_unit_test(with_company),
         cmocka_unit_test(in_order),

@@ -1,4 +1,4 @@
-/* The queue of a version under one lock. Whoever pushes wakes one sleeping thread; threads that are
+/* The queue of a version under one lock. Whoever pushes wakes a sleeping thread; threads that are
  * awake look at the queue by themselves before they sleep, so a burst costs one wake. */
 #include "model/scheduler.h"
 
@@ -130,9 +130,7 @@ enum status scheduler_push(struct scheduler *scheduler, struct call *call, struc
         }
     }
     lock_drop(&scheduler->lock);
-    if (!full) {
-        lock_wake_one(&scheduler->work); /* not before the drop: it would wake into a taken lock */
-    } else {
+    if (full) {
         char name[TENSOR_NAME_TEXT_BYTES];
         return error_set(err, ST_QUEUE_FULL,
                          "the queue of model %s is full: %zu requests wait already (max_queue_size "
@@ -140,6 +138,15 @@ enum status scheduler_push(struct scheduler *scheduler, struct call *call, struc
                          tensor_name_print(call->version->plan.spec.name, name), waiting);
     }
     return ST_OK;
+}
+
+/* Not under the lock: they would wake into a taken one. */
+void scheduler_notify(struct scheduler *scheduler, size_t n) {
+    if (n > 1) {
+        lock_wake_all(&scheduler->work);
+    } else if (n == 1) {
+        lock_wake_one(&scheduler->work);
+    }
 }
 
 static bool is_queued(struct scheduler *scheduler, struct call *call) {
@@ -206,28 +213,15 @@ bool scheduler_is_due(struct scheduler *scheduler, size_t max, uint64_t now_ns,
     return offer.full || offer.until_ns <= now_ns;
 }
 
-static void take(struct scheduler *scheduler, struct call *call) {
-    queue_remove(&scheduler->queue, call);
-    call_move(call, CALL_RUNNING);
-}
-
 size_t scheduler_take(struct scheduler *scheduler, struct call **batch, size_t max,
                       uint64_t now_ns) {
     struct call *head = first_in_time(scheduler, now_ns);
     if (!head || max == 0) {
         return 0;
     }
-    size_t wanted = batch_offer(&scheduler->rules, head, max, now_ns).n_calls, n = 0;
-    struct call *call = head->next;
-    take(scheduler, head);
-    batch[n++] = head;
-    while (n < wanted) { /* they are there: the offer was made under this same lock */
-        struct call *next = call->next;
-        if (batch_takes(head, call, now_ns)) {
-            take(scheduler, call);
-            batch[n++] = call;
-        }
-        call = next;
+    size_t n = batch_take(&scheduler->rules, &scheduler->queue, head, batch, max, now_ns);
+    for (size_t i = 0; i < n; i++) {
+        call_move(batch[i], CALL_RUNNING);
     }
     count(scheduler);
     return n;

@@ -44,10 +44,13 @@ static inline bool scheduler_is_empty(struct scheduler *scheduler) {
     return atomic_load_explicit(&scheduler->n_queued, memory_order_seq_cst) == 0;
 }
 
-/* Puts the call where its patience says and wakes an instance. What an idle instance is about to
- * take does not count against a limit. Returns: ST_QUEUE_FULL. Thread: any. */
+/* Puts the call where its patience says; scheduler_notify has to follow. What an idle instance is
+ * about to take does not count against a limit. Returns: ST_QUEUE_FULL. Thread: any. */
 enum status scheduler_push(struct scheduler *scheduler, struct call *call, struct error *err)
     __attribute__((warn_unused_result));
+/* So many were pushed: wakes instances for them. Those pushed together are then there together.
+ * Thread: any. */
+void scheduler_notify(struct scheduler *scheduler, size_t n);
 /* Takes the call back. Returns: false when an instance has it already. Thread: any. */
 bool scheduler_remove(struct scheduler *scheduler, struct call *call);
 /* The call lets the others of its level pass. Returns: false when an instance has it already.

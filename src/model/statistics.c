@@ -52,11 +52,10 @@ static void read_shard(const struct statistics_shard *shard, struct model_statis
 
 static void read_requests(struct statistics *statistics, struct model_statistics *out) {
     read_shard(&statistics->spare, out);
-    for (size_t i = 0; i < STATISTICS_SLOTS; i++) {
-        const struct statistics_shard *shard =
-            atomic_load_explicit(&statistics->shards[i], memory_order_acquire);
-        for (; shard; shard = shard->next) {
-            read_shard(shard, out);
+    for (size_t i = 0; i < BY_WORKER_SLOTS; i++) {
+        const struct by_worker *one = by_worker_first(&statistics->shards, i);
+        for (; one; one = one->next) {
+            read_shard((const struct statistics_shard *)one, out);
         }
     }
     out->success = (struct statistics_time){out->request_time.count, out->request_time.sum};

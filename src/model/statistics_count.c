@@ -5,10 +5,6 @@
 
 #include <stdlib.h>
 
-enum { SLOT_BITS = 6 };
-
-_Static_assert(STATISTICS_SLOTS == 1 << SLOT_BITS, "a slot for each value of the hash");
-
 /* ---- room ------------------------------------------------------------------------------------ */
 
 enum status statistics_open(struct statistics *statistics, struct arena *arena, size_t n_instances,
@@ -34,44 +30,27 @@ enum status statistics_open(struct statistics *statistics, struct arena *arena, 
 }
 
 void statistics_close(struct statistics *statistics) {
-    for (size_t i = 0; i < STATISTICS_SLOTS; i++) {
-        struct statistics_shard *shard = atomic_load(&statistics->shards[i]);
-        while (shard) {
-            struct statistics_shard *next = shard->next;
-            free(shard);
-            shard = next;
-        }
-    }
+    by_worker_free_all(&statistics->shards);
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-static struct statistics_shard *shard_new(_Atomic(struct statistics_shard *) *slot,
-                                          const struct worker *worker) {
+static struct statistics_shard *shard_new(struct by_workers *shards, const struct worker *worker) {
     struct statistics_shard *shard = aligned_alloc(STATISTICS_LINE_BYTES, sizeof(*shard));
-    if (!shard) {
-        return NULL;
+    if (shard) {
+        *shard = (struct statistics_shard){0};
+        by_worker_add(shards, worker, &shard->by_worker);
     }
-    *shard = (struct statistics_shard){.worker = worker};
-    struct statistics_shard *first = atomic_load_explicit(slot, memory_order_acquire);
-    do {
-        shard->next = first;
-    } while (!atomic_compare_exchange_weak_explicit(slot, &first, shard, memory_order_acq_rel,
-                                                    memory_order_acquire));
     return shard;
 }
 
 /* The worker's own cells. Only that worker makes them. */
 static struct statistics_shard *shard_of(struct statistics *statistics,
                                          const struct worker *worker) {
-    uint64_t hash = (uint64_t)(uintptr_t)worker * UINT64_C(0x9e3779b97f4a7c15);
-    _Atomic(struct statistics_shard *) *slot = &statistics->shards[hash >> (64 - SLOT_BITS)];
-    struct statistics_shard *shard = atomic_load_explicit(slot, memory_order_acquire);
-    while (shard && shard->worker != worker) {
-        shard = shard->next;
-    }
+    struct statistics_shard *shard =
+        (struct statistics_shard *)by_worker_find(&statistics->shards, worker);
     if (!shard) {
-        shard = shard_new(slot, worker);
+        shard = shard_new(&statistics->shards, worker);
     }
     return shard ? shard : &statistics->spare;
 }

@@ -5,10 +5,11 @@
 #include <stdalign.h>
 #include <stdatomic.h>
 
+#include "model/by_worker.h"
 #include "model/call.h"
 #include "model/statistics.h"
 
-enum { STATISTICS_LINE_BYTES = 64, STATISTICS_SLOTS = 64 };
+enum { STATISTICS_LINE_BYTES = 64 };
 
 /* The executions of one batch size. */
 struct statistics_cells {
@@ -27,8 +28,7 @@ struct statistics_executions {
 
 /* The requests that one worker has brought back. */
 struct statistics_shard {
-    const struct worker *worker;
-    struct statistics_shard *next;
+    struct by_worker by_worker;
     alignas(STATISTICS_LINE_BYTES) struct metric_histogram request, queue, compute;
     metric_cell n_inferences, input_ns, infer_ns, output_ns;
     metric_cell failed[STATISTICS_REASONS], failed_ns;
@@ -40,7 +40,7 @@ struct statistics {
     struct statistics_executions *running; /* one for each instance */
     size_t n_instances;
     size_t n_sizes; /* of batches, that are told apart */
-    _Atomic(struct statistics_shard *) shards[STATISTICS_SLOTS]; /* by the worker's address */
+    struct by_workers shards;
     struct statistics_shard
         spare; /* for a worker that has no memory for its own: others write there
                                       too, and some counts are lost */

@@ -320,6 +320,12 @@ static inline void rig_run(struct rig *rig, void (*step)(struct rig *rig), int e
     worker_free(rig->worker);
 }
 
+/* From within a step: the next one, in the worker's next turn. */
+static inline void rig_then(struct rig *rig, void (*step)(struct rig *rig)) {
+    rig->step = step;
+    worker_post(rig->worker, &rig->msg);
+}
+
 /* Waits, without a worker's loop, until so many requests have come to execute. */
 static inline void rig_await_started(struct rig *rig, int n) {
     while (atomic_load(&rig->model->n_started) < n) {

@@ -128,6 +128,7 @@ static void destroy(struct model_version *version) {
     }
     scheduler_fini(&version->scheduler);
     statistics_close(&version->statistics);
+    by_worker_free_all(&version->here);
     arena_free(version->arena);
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "model/by_worker.h"
 #include "model/complete.h"
 #include "model/config.h"
 #include "model/instance.h"
@@ -46,6 +47,7 @@ struct model_version {
     /* in motion; apart from what is read all the time */
     alignas(CACHE_LINE_BYTES) struct scheduler scheduler;
     struct pace pace;
+    struct by_workers here;     /* what workers have put off (call_here.c) */
     atomic_flag shape_reported; /* an output unlike the specification is logged once */
     struct statistics statistics;
     alignas(CACHE_LINE_BYTES) atomic_size_t refs;

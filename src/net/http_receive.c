@@ -70,6 +70,7 @@ static void payload_end(struct serial_conn *conn) {
     if (call->base.body.len > 0) {
         call->exchange.body = str_make(call->base.body.data, call->base.body.len);
     }
+    call->exchange.in_a_row = net_conn_may_gather(&conn->net);
     handler->on_body(&call->exchange, handler->context);
 }
 

@@ -50,6 +50,8 @@ struct http_exchange {
     struct http_body_plan plan;
     struct str body;    /* complete when on_body is called; stays until on_end */
     bool gone;          /* the client went away */
+    bool in_a_row;      /* set for on_body: other requests of the connection lie around this one; if
+                           its answer comes at once, it leaves in one write with theirs */
     bool suppress_body; /* set by net for HEAD: headers as for GET, no body */
     void *user;         /* the handler's own */
 };

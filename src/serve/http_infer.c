@@ -212,6 +212,7 @@ void http_infer_body(struct http_api *api, struct http_exchange *exchange) {
     infer->call.request = request;
     infer->call.worker = exchange->worker;
     infer->call.done = on_done;
+    infer->call.at_once = exchange->in_a_row;
     infer->submitted = true;
     struct model_version *version = infer->version;
     infer->version = NULL;

@@ -119,6 +119,7 @@ enum status mip_part_submit(struct mip_part *part, struct error *err) {
     part->call.request = &part->request;
     part->call.worker = part->source->worker;
     part->call.done = on_answer;
+    part->call.at_once = false;
     part_move(part, MIP_PART_CALLED);
     model_version_ref(part->source->version);
     call_submit(&part->call, part->source->version);
