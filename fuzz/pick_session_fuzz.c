@@ -1,0 +1,236 @@
+/* A stream of ext-proc, made of what a proxy might send in any order and of what it would not: the
+ * input is a script of messages. Whatever comes, every message is released once, nothing is said
+ * behind the end, what is said can be read by a proxy, a picked endpoint is of the pool, a body
+ * that is passed on in a duplex mode is the one that came, and at the end nothing is in flight. */
+#include <stdlib.h>
+
+#include "pick/session.h"
+#include "wire/ext_proc_client.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define DESTINATION "x-gateway-destination-endpoint"
+
+enum { MOST_ON_THE_WAY = 64 };
+
+struct on_the_way {
+    void (*release)(void *cookie);
+    void *cookie;
+};
+
+struct stream {
+    struct arena *arena; /* of the messages */
+    struct pick_session *session;
+    struct on_the_way queue[MOST_ON_THE_WAY];
+    size_t n_queue;
+    size_t n_messages; /* not released */
+    bool finished;
+    uint64_t n_in[2], n_out[2]; /* bytes of the bodies: of the request, of the answer */
+};
+
+static void check(bool holds) {
+    if (!holds) {
+        __builtin_trap();
+    }
+}
+
+/* ---- what is said ---------------------------------------------------------------------------- */
+
+static void leave_all(struct stream *stream) {
+    for (size_t i = 0; i < stream->n_queue; i++) {
+        stream->queue[i].release(stream->queue[i].cookie);
+    }
+    stream->n_queue = 0;
+}
+
+static void check_reply(struct stream *stream, const struct ext_proc_reply *reply) {
+    struct ext_proc_value told = ext_proc_reply_find(reply, STR("envoy.lb"), STR(DESTINATION));
+    struct ext_proc_header header;
+    struct pb_reader reader = pb_read(reply->mutation);
+    check(told.kind == EXT_PROC_ABSENT || str_is(told.text, "10.0.0.1:8000"));
+    while (ext_proc_set_next(&reader, &header)) {
+        check(!str_is(header.key, DESTINATION) || str_eq(header.value, told.text));
+    }
+    if (reply->body_change == EXT_PROC_BODY_SENT) {
+        stream->n_out[reply->kind == EXT_PROC_RESPONSE_BODY] += reply->body.len;
+    }
+}
+
+static void on_send(void *user, const struct piece *pieces, size_t n_pieces,
+                    void (*release)(void *cookie), void *cookie) {
+    struct stream *stream = user;
+    struct ext_proc_reply reply;
+    struct buf bytes;
+    check(!stream->finished);
+    buf_init(&bytes, stream->arena, 64);
+    for (size_t i = 0; i < n_pieces; i++) {
+        buf_add(&bytes, pieces[i].data, pieces[i].n_bytes);
+    }
+    check(ext_proc_reply_decode(buf_str(&bytes), &reply, NULL) == ST_OK);
+    check_reply(stream, &reply);
+    if (stream->n_queue == MOST_ON_THE_WAY) {
+        leave_all(stream);
+    }
+    if (release) {
+        stream->queue[stream->n_queue++] = (struct on_the_way){release, cookie};
+    }
+}
+
+static void on_finish(void *user, const struct error *err) {
+    struct stream *stream = user;
+    (void)err;
+    check(!stream->finished);
+    stream->finished = true;
+}
+
+/* ---- what is sent ---------------------------------------------------------------------------- */
+
+struct message {
+    struct stream *stream;
+    char bytes[];
+};
+
+static void release(void *cookie) {
+    struct message *message = cookie;
+    message->stream->n_messages--;
+    free(message);
+}
+
+static void take(struct stream *stream, struct str bytes) {
+    struct message *message = malloc(sizeof(*message) + bytes.len);
+    message->stream = stream;
+    if (bytes.len > 0) {
+        memcpy(message->bytes, bytes.ptr, bytes.len);
+    }
+    stream->n_messages++;
+    pick_session_take(stream->session, &(struct pick_message){str_make(message->bytes, bytes.len),
+                                                              release, message});
+}
+
+static const char *const paths[] = {
+    "/",
+    "/v1/completions",
+    "/v2/models/old/infer",
+    "/inference.GRPCInferenceService/ModelInfer",
+    "/v2/models/%41/versions/1/generate",
+    "/inference.GRPCInferenceService/ModelStreamInfer",
+    "/v1/messages",
+    "/v2/models//infer",
+};
+
+static size_t list_headers(uint8_t which, struct ext_proc_header out[8]) {
+    size_t n = 0;
+    out[n++] = (struct ext_proc_header){STR(":method"), which & 8 ? STR("GET") : STR("POST")};
+    out[n++] = (struct ext_proc_header){STR(":path"), str_of(paths[which & 7])};
+    if (which & 16) {
+        out[n++] = (struct ext_proc_header){STR("content-length"), STR("40")};
+    }
+    if (which & 32) {
+        out[n++] = (struct ext_proc_header){STR("x-gateway-model-name-rewrite"), STR("m")};
+    }
+    if (which & 64) {
+        out[n++] = (struct ext_proc_header){STR("content-type"), STR("application/grpc")};
+    }
+    if (which & 128) {
+        out[n++] = (struct ext_proc_header){STR("content-encoding"), STR("gzip")};
+    }
+    return n;
+}
+
+/* op: 0 to 5 a message of that kind, 6 the bytes as they are, 7 something else happens. */
+static void act(struct stream *stream, uint8_t op, struct str bytes) {
+    struct ext_proc_header headers[8];
+    struct ext_proc_config config = {(enum ext_proc_body_mode)(op >> 3 & 7),
+                                     (enum ext_proc_body_mode)((op >> 5) % 6), false};
+    struct ext_proc_question question = {.kind = (enum ext_proc_kind)((op & 7) + 1),
+                                         .headers = headers,
+                                         .body = bytes,
+                                         .end_of_stream = (op & 0x80) != 0,
+                                         .has_metadata = true};
+    struct buf out;
+    if ((op & 7) == 7) {
+        if (op & 8) {
+            pick_session_time_out(stream->session);
+        } else if (op & 16) {
+            leave_all(stream);
+        } else {
+            pick_session_half_close(stream->session);
+        }
+        return;
+    }
+    if ((op & 7) == 6) {
+        take(stream, bytes);
+        return;
+    }
+    if (question.kind == EXT_PROC_REQUEST_HEADERS) {
+        question.n_headers = list_headers(bytes.len > 0 ? (uint8_t)bytes.ptr[0] : 0, headers);
+        question.end_of_stream = bytes.len > 1;
+        question.config = op & 0x80 ? NULL : &config;
+    } else if (question.kind == EXT_PROC_REQUEST_BODY || question.kind == EXT_PROC_RESPONSE_BODY) {
+        question.is_compressed = (op & 0x08) != 0;
+        question.end_without_message = (op & 0x10) != 0;
+        stream->n_in[question.kind == EXT_PROC_RESPONSE_BODY] += bytes.len;
+    }
+    buf_init(&out, stream->arena, 64);
+    ext_proc_question_print(&out, &question);
+    take(stream, out.len > 0 ? buf_str(&out) : STR(""));
+}
+
+/* ---- a stream -------------------------------------------------------------------------------- */
+
+static struct pool *make_pool(uint8_t which) {
+    static const struct pool_target target = {{"new-name", 8}, 1};
+    struct pool_model plain = {.name = STR("m")},
+                      old = {.name = STR("old"), .targets = {&target, 1}};
+    struct pool_wanted wanted = {.address = {.family = 4, .port = 8000, .low = (10u << 24) + 1}};
+    struct pool_spec *spec = NULL;
+    struct pool *pool = NULL;
+    check(pool_new(&pool, NULL) == ST_OK && pool_spec_new(&spec, NULL) == ST_OK);
+    spec->strict_models = which & 1;
+    spec->protocol.conformance = which & 2;
+    if (which & 4) {
+        check(pool_spec_add_model(spec, &old, NULL) == ST_OK);
+    }
+    check(pool_spec_add_model(spec, &plain, NULL) == ST_OK);
+    if (!(which & 8)) {
+        check(pool_spec_add_endpoint(spec, &wanted, NULL) == ST_OK);
+    }
+    check(pool_update(pool, &spec, NULL) == ST_OK);
+    return pool;
+}
+
+static void run(struct stream *stream, const uint8_t *data, size_t size) {
+    while (size >= 2) {
+        size_t n = data[1] < size - 2 ? data[1] : size - 2;
+        act(stream, data[0], str_make((const char *)data + 2, n));
+        data += 2 + n;
+        size -= 2 + n;
+        /* The answer's body is never held, the request's may grow by its new name. */
+        check(stream->n_out[0] <= stream->n_in[0] + 64 || stream->n_in[0] == 0);
+        check(stream->n_out[1] <= stream->n_in[1] || stream->n_in[1] == 0);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    struct stream stream = {.arena = arena_new(NULL, 0)};
+    struct pool *pool = make_pool(size > 0 ? data[0] : 0);
+    struct pick_means means = {.pool = pool, .limits = {.max_body_bytes = 300}};
+    struct pick_out out = {.send = on_send, .finish = on_finish, .user = &stream};
+    struct pool_numbers numbers;
+    struct arena *arena = arena_new(NULL, 0);
+    check(pool_reader_new(pool, 1, &means.reader, NULL) == ST_OK);
+    stream.session = pick_session_new(arena, &means, &out);
+    if (size > 0) {
+        run(&stream, data + 1, size - 1);
+    }
+    pick_session_free(stream.session);
+    leave_all(&stream);
+    check(stream.n_messages == 0);
+    pool_read(pool, &numbers);
+    check(numbers.n_in_flight == 0);
+    arena_free(arena);
+    arena_free(stream.arena);
+    pool_reader_free(means.reader);
+    pool_free(pool);
+    return 0;
+}
