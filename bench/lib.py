@@ -196,6 +196,16 @@ def load(port, request_path, connections, seconds=None, reconnect=False):
     return json.loads(done.stdout)
 
 
+def sluice_bench(url, model, shape, concurrency):
+    """One run of `sluice bench` with zeros of that shape. Returns the megabytes a second, there and back."""
+    command = pinned(LOAD_CPU, BUILD / "sluice", "bench", url, model, "--shape", shape, "--data", "zeros", "-c",
+                     concurrency, "-d", f"{SECONDS}s", "-w", "300ms", "--quiet", "--json", "-")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    if done.returncode:
+        raise SystemExit(f"bench: sluice bench failed: {done.stderr}")
+    return json.loads(done.stdout)["steps"][0]["payload_bytes_per_second"] / 1e6
+
+
 def floor(program, *arguments):
     """The rate of a floor that is a program of its own, on the server's CPU."""
     command = pinned(SERVER_CPU, BUILD / "bench" / program, *arguments)
