@@ -423,6 +423,62 @@ static void who_is_shed(void **state) {
     }
 }
 
+/* ---- models that are known late ------------------------------------------------------------- */
+
+/* Where nothing depends on a model's name nobody has to look for it. */
+static void when_models_matter(void **state) {
+    static const struct str alias[] = {STR("alias")};
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        struct pool_spec *spec = fixture_spec_of(1);
+        struct fixture f;
+        spec->strict_models = i == 1;
+        add_model(spec, "plain", i == 2 ? POOL_SHEDDABLE : POOL_STANDARD, to_v2, i == 3 ? 1 : 0);
+        if (i >= 4) {
+            add_rewrite(spec, alias, i == 4 ? 1 : 0, to_last, 1);
+        }
+        fixture_open(&f, spec);
+        const struct pool_snapshot *snapshot = pool_look(f.reader);
+        assert_int_equal(snapshot->models_matter, i > 0);
+        assert_int_equal(pool_snapshot_renames(snapshot, STR("plain")), i == 3);
+        assert_int_equal(pool_snapshot_renames(snapshot, STR("alias")), i >= 4);
+        assert_int_equal(pool_snapshot_renames(snapshot, STR("stranger")), i == 5);
+        fixture_close(&f);
+    }
+}
+
+/* With an endpoint already: what is said of the model, and no second one is picked. */
+static void checked_after_the_pick(void **state) {
+    struct pool_spec *spec = spec_with_models(true, false);
+    struct pool_request request = {.model = STR("llama")};
+    struct pool_numbers numbers;
+    struct pool_pick others[3], out;
+    struct fixture f;
+    struct error err;
+    (void)state;
+    spec->max_in_flight = 1;
+    fixture_open(&f, spec);
+    for (int i = 0; i < 2; i++) {
+        others[i] = fixture_pick(&f);
+    }
+    assert_int_equal(pool_check(f.reader, &request, &others[0].ticket, &out, &err), ST_OK);
+    assert_true(str_is(out.target, "llama-v2"));
+    assert_null(out.ticket.endpoint);
+    request.model = STR("stranger");
+    assert_int_equal(pool_check(f.reader, &request, &others[0].ticket, &out, &err),
+                     ST_UNKNOWN_MODEL);
+    request.model = STR("cheap"); /* itself is not one too many */
+    assert_int_equal(pool_check(f.reader, &request, &others[0].ticket, &out, &err), ST_OK);
+    others[2] = fixture_pick(&f);
+    assert_int_equal(pool_check(f.reader, &request, &others[2].ticket, &out, &err), ST_SATURATED);
+    pool_read(f.pool, &numbers);
+    assert_int_equal(numbers.n_in_flight, 3);
+    for (int i = 0; i < 3; i++) {
+        pool_give_back(f.pool, &others[i].ticket);
+    }
+    fixture_close(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_of_models),
@@ -434,6 +490,8 @@ int main(void) {
         cmocka_unit_test(within_a_subset_the_rule_is_the_same),
         cmocka_unit_test(the_next_best_follow),
         cmocka_unit_test(who_is_shed),
+        cmocka_unit_test(when_models_matter),
+        cmocka_unit_test(checked_after_the_pick),
     };
     return cmocka_run_group_tests_name("pool/pool_pick", tests, NULL, NULL);
 }
