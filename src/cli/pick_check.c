@@ -44,6 +44,17 @@ int pick_check(const struct pick_settings *settings, struct arena *arena) {
     return code;
 }
 
+/* Nobody asks the endpoints here: all of them count as ready. */
+static void make_ready(struct pool *pool, struct pool_reader *reader, struct buf *out) {
+    const struct pool_snapshot *snapshot = pool_look(reader);
+    for (uint32_t i = 0; i < snapshot->n_members; i++) {
+        pool_set_ready(pool, snapshot->members[i].endpoint, true);
+    }
+    if (snapshot->spec->health.kind != POOL_HEALTH_NONE) {
+        buf_printf(out, "note        health is not checked here: every endpoint counts as ready\n");
+    }
+}
+
 static enum status explain(const struct pick_settings *settings, struct pool *pool, struct buf *out,
                            struct error *err) {
     struct pick_question question = {.method = str_of(settings->method),
@@ -61,6 +72,7 @@ static enum status explain(const struct pick_settings *settings, struct pool *po
         st = pool_reader_new(pool, 0, &reader, err);
     }
     if (st == ST_OK) {
+        make_ready(pool, reader, out);
         st = pick_explain(reader, &question, out, err);
     }
     pool_reader_free(reader);

@@ -329,6 +329,14 @@ def test_the_log(start):
     assert refused[0]["status"] == 404 and "nope" in refused[0]["reason"]
 
 
+def test_health_is_not_checked_for_an_explanation(tmp_path):
+    pool = tmp_path / "pool.yaml"
+    pool.write_text(f"endpoints: [{A}]\nhealth: {{tcp: true}}\n")
+    done = run("pick", "--config", pool, "--explain")
+    assert done.returncode == 0 and f"outcome     {A}\n" in done.stdout
+    assert done.stdout.startswith("note        health is not checked here")
+
+
 # ---- starts that fail ----------------------------------------------------------------------------
 
 @pytest.mark.parametrize("args, says", [
