@@ -2,14 +2,19 @@
  * into at all. */
 #include "pick/session_state.h"
 
-enum { LINE_BYTES = 160 }; /* of method and path, for people */
+enum { LINE_BYTES = 160 }; /* of a method and of a path, for people */
 
-/* "POST /v2/models/digits/infer"; what does not fit is cut. */
+/* "POST /v2/models/digits/infer"; what does not fit is cut. For each request: no printf. */
 static struct str describe(struct arena *arena, const struct pick_request *request) {
-    struct str path = request->path;
+    struct str method = request->method, path = request->path;
+    struct buf line;
+    method.len = method.len < LINE_BYTES ? method.len : LINE_BYTES;
     path.len = path.len < LINE_BYTES ? path.len : LINE_BYTES;
-    struct str line = arena_printf(arena, "%.*s %.*s", STR_ARG(request->method), STR_ARG(path));
-    return line.ptr ? line : STR("");
+    buf_init(&line, arena, method.len + 1 + path.len);
+    buf_add_str(&line, method);
+    buf_add_char(&line, ' ');
+    buf_add_str(&line, path);
+    return line.failed ? STR("") : buf_str(&line);
 }
 
 /* ---- what has to be known -------------------------------------------------------------------- */
