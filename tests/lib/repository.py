@@ -71,6 +71,23 @@ IDENTITIES = [Identity(f"id_{datatype.lower()}", [(datatype, FREE)]) for datatyp
 ]
 
 
+# Models with one instance that a request keeps busy until its client goes away, and with a queue each.
+ENDLESS = {"delay_us": 10000000}
+QUEUES = [
+    Identity("levels", [("FP32", FREE)], parameters=ENDLESS, more="""
+dynamic_batching { priority_levels: 2 default_priority_level: 2
+  priority_queue_policy { key: 1 value { max_queue_size: 1 } } }"""),
+    Identity("rejects", [("FP32", FREE)], parameters=ENDLESS, more="""
+dynamic_batching { default_queue_policy {
+  default_timeout_microseconds: 20000 allow_timeout_override: true max_queue_size: 2 } }"""),
+    Identity("overrides", [("FP32", FREE)], parameters=ENDLESS, more="""
+dynamic_batching { default_queue_policy { allow_timeout_override: true } }"""),
+    Identity("delays", [("FP32", FREE)], parameters=ENDLESS, more="""
+dynamic_batching { default_queue_policy { timeout_action: DELAY
+  default_timeout_microseconds: 3600000000 allow_timeout_override: true } }"""),
+]
+
+
 def save_onnx(path, name, nodes, inputs, outputs, constants=()):
     graph = helper.make_graph(nodes, name, inputs, outputs,
                               [numpy_helper.from_array(value, key) for key, value in constants])
@@ -134,6 +151,12 @@ def write_documents_raw(folder):
     write_document_raw(folder)
 
 
+def write_queues(folder):
+    write_identities(folder, ["id_fp32"])
+    for model in QUEUES:
+        model.write(folder)
+
+
 def write_onnx_only(folder):
     """What tests/models/make.py makes."""
     make = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "models",
@@ -167,6 +190,7 @@ KINDS = {
     "default": write_default,
     "document-binary": write_documents_binary,
     "document-raw": write_documents_raw,
+    "queues": write_queues,
     "onnx": write_onnx,
     "onnx-only": write_onnx_only,
     "broken": write_broken,
