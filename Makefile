@@ -19,8 +19,8 @@ includedir ?= $(prefix)/include
 # A folder as seen from the prefix, where it lies there: `cmake --install --prefix` can still move it.
 within_prefix = $(patsubst $(prefix)/%,%,$(1))
 
-.PHONY: all bootstrap tools test unit scenario interop demo soak storm clang valgrind asan tsan fuzz \
-	bench lint fmt docs test-setup install clean help build-clang build-asan build-tsan build-fuzz
+.PHONY: all bootstrap tools test unit scenario interop demo demo-pick soak storm clang valgrind asan \
+	tsan fuzz bench lint fmt docs test-setup install clean help build-clang build-asan build-tsan build-fuzz
 
 all: bootstrap $(BUILD)/build.ninja ## install what is missing, build build/sluice
 	@$(NINJA) -C $(BUILD) --quiet
@@ -66,6 +66,10 @@ soak: tools all ## 100,000 requests: memory must stay where it was
 demo: all ## classify handwritten digits, and watch
 	@tools/bootstrap demo
 	@tools/demo
+
+demo-pick: all ## three servers behind the picker and a real Envoy; one dies
+	@tools/bootstrap demo-pick
+	@tools/demo pick
 
 # ---- other compilers, sanitizers, fuzzing --------------------------------------------------------
 
@@ -124,6 +128,7 @@ fuzz: build-fuzz ## each fuzzer for FUZZ_SECONDS (600)
 bench: all ## measure against the floors of this machine; count instructions
 	@tools/bootstrap bench
 	@PATH="$(CURDIR)/.deps/sysroot/usr/sbin:$$PATH" bench/run
+	@bench/envoy
 	@bench/instructions
 
 lint: tools all ## layers, text, format, public headers, clang-tidy
