@@ -41,6 +41,7 @@ enum status pool_new(struct pool **out, struct error *err) {
     lock_init(&pool->lock);
     atomic_init(&pool->generation, 0);
     atomic_init(&pool->forgive_ns, UINT64_MAX);
+    atomic_init(&pool->loads_ns, 0);
     *out = pool;
     return ST_OK;
 }
@@ -174,5 +175,20 @@ void pool_answered(struct pool *pool, struct endpoint *endpoint) {
     }
     lock_take(&pool->lock);
     endpoint_forgive(pool, endpoint);
+    lock_drop(&pool->lock);
+}
+
+void pool_set_load(struct pool *pool, const struct endpoint *endpoint,
+                   const struct endpoint_load *load) {
+    lock_take(&pool->lock);
+    const struct pool_snapshot *snapshot = pool->snapshot;
+    const struct pool_member *member = pool_snapshot_find(snapshot, &endpoint->address);
+    if (member && member->endpoint == endpoint) {
+        size_t i = (size_t)(member - snapshot->members);
+        load_store(load, &snapshot->loads[i], &snapshot->adapters[i]);
+        if (load->until_ns > atomic_load_explicit(&pool->loads_ns, memory_order_relaxed)) {
+            atomic_store_explicit(&pool->loads_ns, load->until_ns, memory_order_relaxed);
+        }
+    }
     lock_drop(&pool->lock);
 }

@@ -121,6 +121,9 @@ void pool_set_ready(struct pool *pool, struct endpoint *endpoint, bool ready);
 void pool_refused(struct pool *pool, struct endpoint *endpoint);
 /* It answered: avoided no more. */
 void pool_answered(struct pool *pool, struct endpoint *endpoint);
+/* It said what its load is. One that is not in the pool any more is left alone. */
+void pool_set_load(struct pool *pool, const struct endpoint *endpoint,
+                   const struct endpoint_load *load);
 
 /* ---- a look from outside --------------------------------------------------------------------- */
 

@@ -34,6 +34,19 @@ static size_t select_wanted(const struct pool_spec *spec, const struct pool_want
     return n;
 }
 
+/* Nothing is known of any. */
+static enum status make_loads(struct pool_snapshot *snapshot, const struct pool_spec *spec,
+                              struct error *err) {
+    size_t n = (size_t)snapshot->n_members + 1, n_bytes = n * sizeof(*snapshot->loads);
+    snapshot->loads = arena_alloc_aligned(spec->arena, n_bytes, alignof(struct load_cell));
+    snapshot->adapters = arena_calloc(spec->arena, n, sizeof(*snapshot->adapters));
+    if (!snapshot->loads || !snapshot->adapters) {
+        return no_memory(spec, err);
+    }
+    memset((void *)snapshot->loads, 0, n_bytes);
+    return ST_OK;
+}
+
 static enum status index_members(struct pool_snapshot *snapshot, const struct pool_spec *spec,
                                  struct error *err) {
     size_t n = spec->n_endpoints;
@@ -51,7 +64,7 @@ static enum status index_members(struct pool_snapshot *snapshot, const struct po
         }
     }
     snapshot->members = members;
-    return ST_OK;
+    return make_loads(snapshot, spec, err);
 }
 
 /* Where the search for an address begins: each slot that follows is looked at until one is free. */
@@ -112,6 +125,12 @@ const struct pool_member *pool_snapshot_find_ip(const struct pool_snapshot *snap
     }
     *n = high - low;
     return snapshot->members + low;
+}
+
+void pool_snapshot_load(const struct pool_snapshot *snapshot, const struct pool_member *member,
+                        uint64_t now_ns, struct endpoint_load *out) {
+    size_t i = (size_t)(member - snapshot->members);
+    load_fetch(&snapshot->loads[i], &snapshot->adapters[i], now_ns, out);
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */

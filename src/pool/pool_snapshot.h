@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 
 #include "pool/endpoint.h"
+#include "pool/load.h"
 #include "pool/pool_spec.h"
 
 /* An endpoint, and what this snapshot says of it. */
@@ -34,6 +35,8 @@ struct pool_snapshot {
     const struct pool_spec *spec;
     struct pool_member *members; /* in the order of their addresses, each address once */
     uint32_t n_members;
+    struct load_cell *loads; /* of each member; not immutable (load.h) */
+    struct load_adapters *adapters;
     uint32_t slots_mask;           /* a power of two less 1 */
     uint32_t *slots;               /* by the address's hash: member + 1; 0: free */
     const struct pool_name *names; /* sorted */
@@ -55,6 +58,9 @@ const struct pool_member *pool_snapshot_find(const struct pool_snapshot *snapsho
 /* The members with this IP and any port: `*n` of them, one after the other. */
 const struct pool_member *pool_snapshot_find_ip(const struct pool_snapshot *snapshot,
                                                 const struct endpoint_address *ip, size_t *n);
+/* What the member has said of its load, if that counts still. */
+void pool_snapshot_load(const struct pool_snapshot *snapshot, const struct pool_member *member,
+                        uint64_t now_ns, struct endpoint_load *out);
 /* Returns: NULL when there is neither a model nor a rewrite of this name. */
 const struct pool_name *pool_snapshot_name(const struct pool_snapshot *snapshot, struct str name);
 /* May a request for this model be sent on under another name? */

@@ -25,6 +25,7 @@ struct pool {
     struct endpoint *refused_first, *refused_last;
     uint32_t n_refused;
     _Atomic uint64_t forgive_ns;
+    _Atomic uint64_t loads_ns; /* until when something is known of some endpoint's load */
 };
 
 struct pool_reader {

@@ -75,6 +75,21 @@ static void list_moves(struct change *change, const struct pool_snapshot *one,
     }
 }
 
+/* What those that stay have said of their load. An answer that comes in meanwhile is lost: the next
+ * one is not far. */
+static void carry_loads(const struct change *change) {
+    const struct pool_snapshot *old = change->old;
+    struct endpoint_load load;
+    for (uint32_t i = 0; i < change->fresh->n_members; i++) {
+        const struct pool_member *before =
+            pool_snapshot_find(old, &change->fresh->members[i].address);
+        if (before) {
+            pool_snapshot_load(old, before, 0, &load);
+            load_store(&load, &change->fresh->loads[i], &change->fresh->adapters[i]);
+        }
+    }
+}
+
 static enum status prepare(const struct pool *pool, struct change *change, struct error *err) {
     enum status st = gather(pool, change, err);
     if (st != ST_OK) {
@@ -88,6 +103,7 @@ static enum status prepare(const struct pool *pool, struct change *change, struc
     list_moves(change, change->old, change->fresh);
     change->n_go = change->n_moves;
     list_moves(change, change->fresh, change->old);
+    carry_loads(change);
     return ST_OK;
 }
 
