@@ -235,6 +235,20 @@ def test_limit_of_a_buffered_body(start_envoy, recorder, upstreams, size, status
     assert ask(envoy, method="POST", body=b"a" * size).status == status
 
 
+def test_mode_grpc_is_not_done(start_envoy, recorder, upstreams):
+    """Envoy 1.40 takes the value and does what it does for BUFFERED: the answer to the headers is waited for,
+    then the body comes whole. When this fails a newer one has the mode."""
+    recorder.say = picks(upstreams[0].address)
+    envoy = start_envoy("full-duplex.yaml", lambda text: text.replace(
+        "request_body_mode: FULL_DUPLEX_STREAMED", "request_body_mode: GRPC"))
+    assert said(ask(envoy, method="POST", body=BODY))["length"] == len(BODY)
+    came = recorder.ended().messages[1].request_body
+    assert came.body == BODY and came.end_of_stream
+    recorder.say = lambda phase, _: []
+    assert ask(envoy, method="POST", body=BODY).status == 504
+    assert recorder.ended().phases() == ["request_headers"]
+
+
 # ---- second choices ------------------------------------------------------------------------------
 
 def start_override(start_envoy, upstreams):
