@@ -18,7 +18,7 @@ struct stream {
     bool strict;   /* triton_grpc_error: the first failure of a model ends the stream */
     bool failed;   /* it has */
     bool finished; /* grpc_finish was called */
-    bool flushing; /* answers are being sent: on the stack */
+    bool flushing; /* answers are being sent, or calls cancelled: on the stack */
     struct error why;
 };
 
@@ -61,11 +61,15 @@ static void send_item(struct stream *stream, struct item *item) {
     send_error(stream, item, &err);
 }
 
+/* Those that are cancelled may answer at once: all stay in the list until flush, which has to
+ * follow. */
 static void cancel_all(struct stream *stream) {
-    for (struct item *item = stream->first, *next; item; item = next) {
-        next = item->next; /* a cancelled one may answer at once; it stays in the list */
+    bool inner = stream->flushing;
+    stream->flushing = true;
+    for (struct item *item = stream->first; item; item = item->next) {
         grpc_infer_cancel(&item->infer);
     }
+    stream->flushing = inner;
 }
 
 static void finish_if_over(struct stream *stream) {
@@ -135,7 +139,7 @@ static void take(struct stream *stream, struct grpc_message *message) {
         stream->failed = true;
         error_set(&stream->why, ST_NO_MEMORY, "no memory for a request");
         cancel_all(stream);
-        finish_if_over(stream);
+        flush(stream);
         return;
     }
     item->infer.rpc = stream->call;

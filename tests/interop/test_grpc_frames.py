@@ -423,6 +423,22 @@ def test_gone(live, state, path, how):
                 connection.abort()
 
 
+def test_a_stream_gone_with_answers_behind_requests_that_wait(live):
+    """Requests that are in a queue end at once with their stream, and with them the answers behind them."""
+    for how in ("a reset of the stream", "a reset of the connection"):
+        with live.connect() as connection:
+            busy = connection.begin(INFER)
+            connection.send_data(busy, h2.message(SLOW), end=True)
+            stream = connection.begin(STREAM)
+            connection.send_data(stream, (h2.message(SLOW) + h2.message(request("nope")) * 2) * 3)
+            connection.ping()
+            if how == "a reset of the stream":
+                connection.send(h2.reset(stream))
+                assert connection.answer(busy).status == OK
+            else:
+                connection.abort()
+
+
 # ---- half-open ------------------------------------------------------------------------------------
 
 @pytest.fixture(scope="module")
