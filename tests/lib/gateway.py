@@ -33,16 +33,17 @@ class Gateway:
         if not checked:
             pool = re.sub(r"^health:.*\n", "", pool, flags=re.M)
         self.picker = Picker(folder, place(change(pool), self.places), args)
-        self.places[PICKER] = self.picker.grpc_addresses[0].removeprefix("grpcs://")
+        self.envoy = None
         try:
+            self.places[PICKER] = self.picker.grpc_addresses[0].removeprefix("grpcs://")
             self.text = more(deployed(config, self.places).replace(
                 "upstream_port_override: 8001", f"upstream_port_override: {grpc_port}"))
             self.envoy = Envoy(folder, self.text)
+            self.picker.wait_ready_endpoints(n_ready)
         except BaseException:
-            self.picker.kill()
+            self.kill()
             raise
         self.address = self.envoy.address
-        self.picker.wait_ready_endpoints(n_ready)
 
     def restart_envoy(self):
         """Another one at the same address."""
@@ -79,5 +80,6 @@ class Gateway:
         self.picker.stop()
 
     def kill(self):
-        self.envoy.kill()
+        if self.envoy:
+            self.envoy.kill()
         self.picker.kill()
