@@ -75,6 +75,38 @@ static void test_offers(void **state) {
     }
 }
 
+/* What is due waits for an instance, not for a time: a thread that finds none idle would otherwise
+ * look again and again until there is one. */
+static void test_when_to_look_again(void **state) {
+    (void)state;
+    enum { NOW_NS = 1000, LATER_NS = 5000 };
+    static const struct {
+        int64_t rows;
+        uint64_t linger_ns;
+        bool due;
+        uint64_t until_ns;
+    } cases[] = {
+        {4, LATER_NS, true, UINT64_MAX}, /* full */
+        {1, NOW_NS, true, UINT64_MAX},   /* has waited for long enough */
+        {1, LATER_NS, false, LATER_NS},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        static struct made made;
+        struct scheduler scheduler = {.rules = {.max_rows = 4}};
+        uint64_t until_ns = 0;
+        lock_init(&scheduler.lock);
+        queue_make(&made, 1, (const int64_t[][2]){{cases[i].rows, 4}});
+        made.calls[0].patience.linger_ns = cases[i].linger_ns;
+        scheduler.queue.first = &made.calls[0];
+        lock_take(&scheduler.lock);
+        bool due = scheduler_is_due(&scheduler, N, NOW_NS, &until_ns);
+        lock_drop(&scheduler.lock);
+        assert_int_equal(due, cases[i].due);
+        assert_int_equal(until_ns, cases[i].until_ns);
+        lock_fini(&scheduler.lock);
+    }
+}
+
 /* Far more than fit on one page of a queue. */
 static void test_long_queues(void **state) {
     (void)state;
@@ -247,6 +279,7 @@ static void test_a_full_batch_waits_no_longer(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_offers),
+        cmocka_unit_test(test_when_to_look_again),
         cmocka_unit_test(test_long_queues),
         cmocka_unit_test(test_parameters_and_inputs_that_part_them),
         cmocka_unit_test(test_what_waits_is_executed_together),

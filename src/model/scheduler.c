@@ -209,8 +209,11 @@ bool scheduler_is_due(struct scheduler *scheduler, size_t max, uint64_t now_ns,
         return true;
     }
     struct batch_offer offer = batch_offer(&scheduler->rules, head, max, now_ns);
+    if (offer.full || offer.until_ns <= now_ns) {
+        return true; /* where no instance is idle, who releases one wakes a thread: no time does */
+    }
     *until_ns = offer.until_ns;
-    return offer.full || offer.until_ns <= now_ns;
+    return false;
 }
 
 size_t scheduler_take(struct scheduler *scheduler, struct call **batch, size_t max,
