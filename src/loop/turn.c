@@ -5,16 +5,6 @@
 
 #include <stddef.h>
 
-void turn_ask(struct turn *turn, struct turn_task *task) {
-    if (task->asked) {
-        return;
-    }
-    task->asked = true;
-    task->next = NULL;
-    *(turn->first ? &turn->last->next : &turn->first) = task;
-    turn->last = task;
-}
-
 static struct turn_task *take_first(struct turn_task **list) {
     struct turn_task *task = *list;
     *list = task->next;
@@ -32,6 +22,8 @@ bool turn_run(struct turn *turn) {
     return turn->first != NULL;
 }
 
+/* ---- in the loop ----------------------------------------------------------------------------- */
+
 static void after_events(uv_check_t *check) {
     turn_run(check->data);
 }
@@ -46,9 +38,32 @@ static void before_events(uv_prepare_t *prepare) {
     if (turn_run(turn)) {
         uv_idle_start(&turn->more, on_idle);
     } else {
+        turn->active = false;
         uv_idle_stop(&turn->more);
+        uv_check_stop(&turn->after);
+        uv_prepare_stop(&turn->before);
     }
     turn->spent_ns = 0;
+}
+
+/* A turn for which nothing is asked costs nothing. */
+static void activate(struct turn *turn) {
+    turn->active = true;
+    uv_check_start(&turn->after, after_events); /* the starts cannot fail either */
+    uv_prepare_start(&turn->before, before_events);
+}
+
+void turn_ask(struct turn *turn, struct turn_task *task) {
+    if (task->asked) {
+        return;
+    }
+    task->asked = true;
+    task->next = NULL;
+    *(turn->first ? &turn->last->next : &turn->first) = task;
+    turn->last = task;
+    if (!turn->active) {
+        activate(turn);
+    }
 }
 
 void turn_init(struct turn *turn, uv_loop_t *loop) {
@@ -58,8 +73,6 @@ void turn_init(struct turn *turn, uv_loop_t *loop) {
     uv_idle_init(loop, &turn->more);
     turn->after.data = turn;
     turn->before.data = turn;
-    uv_check_start(&turn->after, after_events);
-    uv_prepare_start(&turn->before, before_events);
 }
 
 void turn_close(struct turn *turn) {

@@ -24,6 +24,7 @@ struct turn_task {
 struct turn {
     struct turn_task *first, *last;
     uint64_t spent_ns; /* by tasks in this turn, as they say: for those that share a limit */
+    bool active;       /* something was asked for: the handles are started */
     uv_check_t after;
     uv_prepare_t before;
     uv_idle_t more; /* while it is active the loop does not sleep */
