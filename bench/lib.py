@@ -2,6 +2,7 @@
 paired rounds. Servers run on the first of our CPUs, load on the second."""
 
 import contextlib
+import http.client as http_client
 import json
 import os
 import pathlib
@@ -138,9 +139,9 @@ def nghttpd(body_bytes):
             yield port
 
 
-def h2load(port, path, message_path, streams, seconds=None):
-    """h2load on one connection with that many streams. Returns requests a second."""
-    command = pinned(LOAD_CPU, "h2load", "-D", max(1, round(seconds or SECONDS)), "-c", 1, "-m",
+def h2load(port, path, message_path, streams, seconds=None, connections=1):
+    """h2load with that many streams on each connection. Returns requests a second."""
+    command = pinned(LOAD_CPU, "h2load", "-D", max(1, round(seconds or SECONDS)), "-c", connections, "-m",
                      streams, "-w", 30, "-W", 30, "-d", message_path, "-H",
                      "content-type: application/grpc", "-H", "te: trailers",
                      f"http://127.0.0.1:{port}{path}")
@@ -212,6 +213,30 @@ def floor(program, *arguments):
     return json.loads(subprocess.check_output(command, text=True, timeout=120))["rate"]
 
 
+def floats(n):
+    return struct.pack(f"<{n}f", *((i % 17) / 17 for i in range(n)))
+
+
+def get(port, path):
+    connection = http_client.HTTPConnection("127.0.0.1", port)
+    connection.request("GET", path)
+    text = connection.getresponse().read().decode()
+    connection.close()
+    return text
+
+
+def metric(port, name):
+    """A number of /metrics, summed over its labels."""
+    return sum(int(line.rsplit(" ", 1)[1]) for line in get(port, "/metrics").splitlines()
+               if line.startswith((name + " ", name + "{")))
+
+
+def first_input(port, model):
+    """Name and shape of a model's first input, with 1 for what is open."""
+    first = json.loads(get(port, f"/v2/models/{model}"))["inputs"][0]
+    return first["name"], [1 if dim < 0 else dim for dim in first["shape"]]
+
+
 def http(method, path, body=b"", headers=()):
     head = [f"{method} {path} HTTP/1.1", "Host: bench"]
     head += [f"{name}: {value}" for name, value in headers]
@@ -238,6 +263,37 @@ def binary_infer(model, name, shape, payload, datatype="FP32"):
     return http("POST", f"/v2/models/{model}/infer", text + payload,
                 [("Content-Type", "application/octet-stream"),
                  ("Inference-Header-Content-Length", len(text))])
+
+
+def pb_varint(value):
+    out = b""
+    while value > 127:
+        out, value = out + bytes([value & 127 | 128]), value >> 7
+    return out + bytes([value])
+
+
+def pb_field(number, data):
+    return pb_varint(number << 3 | 2) + pb_varint(len(data)) + data
+
+
+def grpc_tensor(name, shape):
+    return pb_field(1, name.encode()) + pb_field(2, b"FP32") + pb_field(3, b"".join(map(pb_varint, shape)))
+
+
+def grpc_framed(message):
+    return struct.pack("!BL", 0, len(message)) + message
+
+
+def grpc_message(model, shape, payload, tensor="INPUT0"):
+    """A ModelInferRequest with its prefix, written field by field."""
+    return grpc_framed(pb_field(1, model.encode()) + pb_field(5, grpc_tensor(tensor, shape))
+                       + pb_field(7, payload))
+
+
+def grpc_answer(model, shape, payload, tensor):
+    """The ModelInferResponse of such a model."""
+    return grpc_framed(pb_field(1, model.encode()) + pb_field(2, b"1")
+                       + pb_field(5, grpc_tensor(tensor, shape)) + pb_field(6, payload))
 
 
 def answer_bytes(port, request):
@@ -280,6 +336,14 @@ class Table:
         self.rows.append(row)
         print(f"{what:<44} {goal:>5} {row['ratio']:>6.2f} {row['min']:>6.2f} {row['max']:>6.2f}  "
               f"{row['sluice']:>10.0f} {row['floor']:>10.0f} {unit}", flush=True)
+
+    def add_excess(self, what, most_us, excesses):
+        """Microseconds over a floor, round by round."""
+        row = {"what": what, "goal": most_us, "excess_us": statistics.median(excesses),
+               "min": min(excesses), "max": max(excesses), "unit": "us"}
+        self.rows.append(row)
+        print(f"{what:<44} {'<=' + str(most_us):>5} {row['excess_us']:>6.1f} {row['min']:>6.1f} "
+              f"{row['max']:>6.1f}  us", flush=True)
 
     def write(self, path):
         pathlib.Path(path).write_text(json.dumps(self.rows, indent=1) + "\n")
