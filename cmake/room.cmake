@@ -4,17 +4,22 @@
 # a link to the room, so "base/arena.h" is found by those who link base and by nobody else: an
 # include the layers forbid does not compile.
 
-# sluice_room(NAME [DEPS room…] [LIBS dep_…] [EXCEPT file…])
+# sluice_room(NAME [DEPS room…] [LIBS dep_…] [EXCEPT file…] [FOLDERS folder…])
 # Each foo_test.c in the room becomes a program of its own, which ctest knows as NAME/foo.
+# FOLDERS: of the room, whose folders hold a part each; its test is NAME/part.
 # A room without sources is its headers.
 function(sluice_room name)
-    cmake_parse_arguments(ROOM "" "" "DEPS;LIBS;EXCEPT" ${ARGN})
+    cmake_parse_arguments(ROOM "" "" "DEPS;LIBS;EXCEPT;FOLDERS" ${ARGN})
     set(folder "${CMAKE_SOURCE_DIR}/src/${name}")
     set(include "${CMAKE_BINARY_DIR}/rooms/${name}")
     file(MAKE_DIRECTORY "${include}")
     file(CREATE_LINK "${folder}" "${include}/${name}" SYMBOLIC)
 
-    file(GLOB sources CONFIGURE_DEPENDS "${folder}/*.c")
+    set(globs "${folder}/*.c")
+    foreach(parts IN LISTS ROOM_FOLDERS)
+        list(APPEND globs "${folder}/${parts}/*/*.c")
+    endforeach()
+    file(GLOB sources CONFIGURE_DEPENDS ${globs})
     set(tests ${sources})
     list(FILTER tests INCLUDE REGEX "_test\\.c$")
     list(FILTER sources EXCLUDE REGEX "_test\\.c$")
@@ -41,6 +46,11 @@ endfunction()
 function(sluice_unit_tests room tests)
     foreach(test IN LISTS tests)
         get_filename_component(file "${test}" NAME_WE)
+        if(NOT test MATCHES "/src/${room}/[^/]*$")
+            get_filename_component(part "${test}" DIRECTORY)
+            get_filename_component(part "${part}" NAME)
+            set(file "${part}_test")
+        endif()
         string(REGEX REPLACE "_test$" "" noun "${file}")
         add_executable(${room}_${file} "${test}")
         set_target_properties(${room}_${file} PROPERTIES

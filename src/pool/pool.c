@@ -109,6 +109,7 @@ void pool_reader_free(struct pool_reader *reader) {
     if (reader) {
         pool_snapshot_unref(reader->snapshot);
         free(reader->seen);
+        free(reader->candidates);
         free(reader);
     }
 }

@@ -1,9 +1,10 @@
 /* A pool of model servers: what is known of them, and which of them takes a request.
  *
- * The rule: of the endpoints that are in the pool, ready, and in the request's subset, the one with
- * the fewest requests in flight of ours; ties at random. Its count is raised before the answer is
- * returned, so that picks at the same time see each other, and lowered when the ticket is given
- * back. An endpoint that just refused a connection is picked only when no other is left.
+ * The rule: of the endpoints that are in the pool, ready, and in the request's subset, the one that
+ * the pool's profile says (profile.h). While nothing is known of loads the default profile says the
+ * one with the fewest requests in flight of ours; ties at random. Its count is raised before the
+ * answer is returned, so that picks at the same time see each other, and lowered when the ticket is
+ * given back. An endpoint that just refused a connection is picked only when no other is left.
  *
  * What the pool is made of is an immutable snapshot (pool_snapshot.h) that is swapped whole. Each
  * worker has a reader, which holds the snapshot that it looked at last: looking again costs a load

@@ -1,7 +1,7 @@
 /* Picks on several threads while the pool changes under them: endpoints come and go, are ready and
- * are not, refuse and answer. What an endpoint may be picked for follows from the generation that
- * the pick is of, so each pick can be judged afterwards. At the end nothing is in flight. Made for
- * the thread sanitizer. */
+ * are not, refuse and answer, say what their load is, and are chosen by one profile and another.
+ * What an endpoint may be picked for follows from the generation that the pick is of, so each pick
+ * can be judged afterwards. At the end nothing is in flight. Made for the thread sanitizer. */
 #include "pool/pool.h"
 
 #include <pthread.h>
@@ -13,7 +13,9 @@
 #include <cmocka.h>
 
 #include "base/metric.h"
+#include "loop/clock.h"
 #include "pool/pool_fixture.h"
+#include "pool/profile.h"
 
 enum { N = 64, PICKERS = 4, HELD = 32, UPDATES = 1500 };
 
@@ -23,8 +25,14 @@ static bool is_member(uint64_t generation, uint32_t i) {
     return generation > 0 && dice_roll(&dice) % 4 > 0;
 }
 
+static const struct profile_step RUNNING = {.plugin = &plugin_running_requests_size_scorer,
+                                            .weight = 1};
+static const struct profile BY_TWO = {
+    .scorers = &RUNNING, .n_scorers = 1, .picker = {.plugin = &plugin_power_of_two_picker}};
+
 static struct pool_spec *spec_of(uint64_t generation) {
     struct pool_spec *spec = fixture_spec();
+    spec->profile = generation % 4 == 1 ? &BY_TWO : NULL;
     spec->health.kind = generation % 3 == 0 ? POOL_HEALTH_TCP : POOL_HEALTH_NONE;
     spec->refused_ns = 1000000;
     for (uint32_t i = 0; i < N; i++) {
@@ -115,12 +123,25 @@ static void *run_picker(void *arg) {
     return NULL;
 }
 
-/* Flips the readiness of some, as checks would. */
+static void say_load(struct pool *pool, const struct endpoint *endpoint, struct dice *dice) {
+    struct endpoint_load load = {.asked_ns = clock_now_ns(),
+                                 .until_ns = clock_now_ns() + 100000,
+                                 .in_flight = endpoint_in_flight(endpoint),
+                                 .known = dice_below(dice, 32),
+                                 .n_waiting = dice_below(dice, 9)};
+    load_add_adapter(&load, STR("sql"), false);
+    pool_set_load(pool, endpoint, &load);
+}
+
+/* Flips the readiness of some, as checks would, and says loads. */
 static void flip(struct pool_reader *reader, struct pool *pool, struct dice *dice) {
     const struct pool_snapshot *snapshot = pool_look(reader);
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
         if (dice_below(dice, 3) == 0) {
             pool_set_ready(pool, snapshot->members[i].endpoint, dice_below(dice, 2) == 0);
+        }
+        if (dice_below(dice, 8) == 0) {
+            say_load(pool, snapshot->members[i].endpoint, dice);
         }
     }
 }

@@ -89,28 +89,45 @@ static void choose_of_all(struct pool_reader *reader, struct pool_best *best) {
     }
 }
 
+/* Without the lock, where that can be done. `*chosen`: it has been. */
+static enum status choose(struct pool_reader *reader, const struct pool_request *request,
+                          struct str model, struct pool_best *best, bool *chosen,
+                          struct error *err) {
+    bool by_profile = pool_has_profile(reader);
+    *chosen = by_profile || request->subset || request->selection;
+    if (!*chosen) {
+        return ST_OK;
+    }
+    return by_profile
+               ? pool_choose_by_profile(reader, request, model, best, err)
+               : pool_choose_of_subsets(reader, request->subset, request->selection, best, err);
+}
+
+/* The first is the one with the fewest, unless a profile chose it. */
 static bool is_saturated(const struct pool_spec *spec, const struct pool_best *best) {
-    return spec->max_in_flight > 0 && endpoint_in_flight(best->endpoints[0]) >= spec->max_in_flight;
+    uint32_t in_flight = endpoint_in_flight(best->endpoints[0]);
+    uint32_t least = best->least_in_flight < in_flight ? best->least_in_flight : in_flight;
+    return spec->max_in_flight > 0 && least >= spec->max_in_flight;
 }
 
 /* What a try came to. */
 enum attempt { ATTEMPT_AGAIN, ATTEMPT_PICKED, ATTEMPT_NONE, ATTEMPT_SATURATED };
 
-/* Under the lock. `best` is of the request's subset, or empty and to be of the whole pool. */
-static enum attempt take(struct pool_reader *reader, bool has_subset, bool sheddable,
+/* Under the lock. `best` is `chosen` already, or empty and to be of the whole pool. */
+static enum attempt take(struct pool_reader *reader, bool chosen, bool sheddable,
                          struct pool_best *best) {
     struct pool *pool = reader->pool;
     if (pool->snapshot != reader->snapshot) {
         return ATTEMPT_AGAIN;
     }
-    if (!has_subset) {
+    if (!chosen) {
         choose_of_all(reader, best);
     }
     if (best->n == 0) {
         return ATTEMPT_NONE;
     }
     if (!endpoint_is_ready(best->endpoints[0])) {
-        return ATTEMPT_AGAIN; /* it was, when the subset was looked through */
+        return ATTEMPT_AGAIN; /* it was, when it was chosen */
     }
     if (sheddable && is_saturated(reader->snapshot->spec, best)) {
         return ATTEMPT_SATURATED;
@@ -164,9 +181,9 @@ static enum status finish(struct pool_reader *reader, const struct pool_request 
 
 enum status pool_pick(struct pool_reader *reader, const struct pool_request *request,
                       struct pool_pick *out, struct error *err) {
-    bool has_subset = request->subset || request->selection;
     struct pool_best best;
     enum attempt attempt;
+    bool chosen = false;
     assert(request->n_fallbacks <= PROTOCOL_MOST_FALLBACKS);
     do {
         pool_look(reader);
@@ -174,14 +191,17 @@ enum status pool_pick(struct pool_reader *reader, const struct pool_request *req
         enum status st = resolve(reader, request, out, err);
         best.n = 0;
         best.most = 1 + request->n_fallbacks;
-        if (st == ST_OK && has_subset) {
-            st = pool_choose_of_subsets(reader, request->subset, request->selection, &best, err);
+        best.choice = NULL;
+        best.least_in_flight = UINT32_MAX;
+        if (st == ST_OK) {
+            struct str model = out->target.ptr ? out->target : request->model;
+            st = choose(reader, request, model, &best, &chosen, err);
         }
         if (st != ST_OK) {
             return st;
         }
         lock_take(&reader->pool->lock);
-        attempt = take(reader, has_subset, out->sheddable, &best);
+        attempt = take(reader, chosen, out->sheddable, &best);
         lock_drop(&reader->pool->lock);
     } while (attempt == ATTEMPT_AGAIN);
     return finish(reader, request, attempt, &best, out, err);

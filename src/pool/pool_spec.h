@@ -81,6 +81,8 @@ struct pool_health {
     unsigned n_unhealthy; /* failures in a row until it is not */
 };
 
+struct profile;
+
 struct pool_spec {
     struct arena *arena;
     struct str name; /* of the InferencePool; empty: none is named */
@@ -96,6 +98,7 @@ struct pool_spec {
     size_t n_rewrites, rewrites_cap;
     struct pool_health health;
     struct protocol protocol;
+    const struct profile *profile; /* profile.h; NULL: the default */
     uint64_t max_in_flight; /* a pool of which every endpoint has as many is saturated; 0: never */
     uint64_t refused_ns;    /* how long an endpoint that refused a connection is avoided */
     uint64_t retry_after_s; /* what a request that is shed is told */

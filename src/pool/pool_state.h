@@ -7,6 +7,7 @@
 
 #include "loop/lock.h"
 #include "pool/pool.h"
+#include "pool/profile.h"
 
 struct pool {
     struct lock updating;
@@ -36,6 +37,9 @@ struct pool_reader {
     uint32_t *seen;
     uint32_t n_seen;
     uint32_t list; /* the newest number */
+    /* For profiles. */
+    struct candidate *candidates;
+    uint32_t candidates_cap;
 };
 
 /* ---- endpoint_state.c: all under pool->lock -------------------------------------------------- */
@@ -60,6 +64,8 @@ struct pool_best {
     uint64_t keys[POOL_MOST_PICKED]; /* the rank and, behind it, a number of the dice */
     struct endpoint *endpoints[POOL_MOST_PICKED];
     size_t n, most;
+    uint32_t least_in_flight; /* that a profile has seen; UINT32_MAX: none was asked */
+    struct choice *choice;    /* not NULL: who is seen becomes a candidate of it instead */
 };
 
 /* The best of the reader's snapshot that are ready and in each of the lists that there are (one at
@@ -67,5 +73,17 @@ struct pool_best {
 enum status pool_choose_of_subsets(struct pool_reader *reader, const struct subset *one,
                                    const struct subset *other, struct pool_best *best,
                                    struct error *err) __attribute__((warn_unused_result));
+
+/* ---- pool_choose.c --------------------------------------------------------------------------- */
+
+/* Must every endpoint be looked at? Otherwise the one with the fewest requests in flight is it. */
+bool pool_has_profile(const struct pool_reader *reader);
+/* The best of the reader's snapshot by its profile. `model`: as endpoints will see it.
+ * Returns: ST_NO_MEMORY. Without the lock. */
+enum status pool_choose_by_profile(struct pool_reader *reader, const struct pool_request *request,
+                                   struct str model, struct pool_best *best, struct error *err)
+    __attribute__((warn_unused_result));
+/* An endpoint that is ready becomes a candidate. */
+void pool_add_candidate(struct choice *choice, uint32_t member);
 
 #endif

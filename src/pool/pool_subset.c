@@ -79,7 +79,11 @@ static void consider_all(struct pool_reader *reader, const struct subset *subset
             uint32_t *seen = &reader->seen[member - snapshot->members];
             if (marked ? *seen == reader->list - 1 : *seen != reader->list) {
                 *seen = reader->list;
-                consider(best, &reader->dice, member->endpoint);
+                if (best->choice) {
+                    pool_add_candidate(best->choice, (uint32_t)(member - snapshot->members));
+                } else {
+                    consider(best, &reader->dice, member->endpoint);
+                }
             }
         }
     }

@@ -1,0 +1,207 @@
+/* What holds for every plugin, tried on each that is listed, with candidates of all kinds. */
+#include "pool/plugin.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "pool/plugin_fixture.h"
+
+enum { N_TRIES = 300 };
+
+/* Anything that an endpoint can have said, the impossible included. */
+static void roll_candidate(struct dice *dice, struct candidate *out) {
+    static const uint32_t counts[] = {0, 1, 2, 5, 1000, UINT32_MAX - 1, UINT32_MAX};
+    static const float shares[] = {0, 0.25f, 0.999f, 1};
+    out->in_flight = counts[dice_below(dice, 5)];
+    out->known = dice_below(dice, 32);
+    out->n_waiting = counts[dice_below(dice, 7)];
+    out->n_running = counts[dice_below(dice, 7)];
+    out->kv_cache_used = shares[dice_below(dice, 4)];
+    out->score = (float)dice_below(dice, 4);
+}
+
+static void roll_choice(struct plugin_fixture *fixture, struct dice *dice) {
+    fixture->choice.n = dice_below(dice, FIXTURE_MOST_CANDIDATES + 1);
+    for (uint32_t i = 0; i < FIXTURE_MOST_CANDIDATES; i++) {
+        fixture->candidates[i].member = i;
+    }
+    for (uint32_t i = 0; i < fixture->choice.n; i++) {
+        choice_swap(&fixture->choice, i, i + dice_below(dice, FIXTURE_MOST_CANDIDATES - i));
+        roll_candidate(dice, &fixture->candidates[i]);
+    }
+}
+
+/* Each that is there now was there before, and once. */
+static void assert_none_invented(const struct choice *choice, const struct candidate *before,
+                                 uint32_t n_before) {
+    uint32_t there = 0, now = 0;
+    for (uint32_t i = 0; i < n_before; i++) {
+        there |= 1u << before[i].member;
+    }
+    assert_true(choice->n <= n_before);
+    for (uint32_t i = 0; i < choice->n; i++) {
+        uint32_t bit = 1u << choice->candidates[i].member;
+        assert_true(there & bit);
+        assert_false(now & bit);
+        now |= bit;
+    }
+}
+
+static void run(const struct plugin *plugin, struct plugin_fixture *fixture, uint32_t most) {
+    struct choice *choice = &fixture->choice;
+    switch (plugin->kind) {
+    case PLUGIN_FILTER:
+        plugin->filter(fixture->parameters, choice);
+        break;
+    case PLUGIN_SCORER:
+        plugin->score(fixture->parameters, choice, 1);
+        break;
+    case PLUGIN_PICKER:
+        if (choice->n > 0) {
+            plugin->pick(fixture->parameters, choice, most < choice->n ? most : choice->n);
+        }
+        break;
+    }
+}
+
+static void assert_scored(const struct choice *choice, const struct candidate *before) {
+    for (uint32_t i = 0; i < choice->n; i++) {
+        float added = choice->candidates[i].score - before[i].score;
+        assert_int_equal(choice->candidates[i].member, before[i].member);
+        assert_true(added >= 0);
+        assert_true(added <= 1);
+    }
+}
+
+static void keeps_to_its_candidates(void **state) {
+    const struct plugin *plugin = *state;
+    struct plugin_fixture fixture;
+    struct candidate before[FIXTURE_MOST_CANDIDATES];
+    struct dice dice = {3};
+    plugin_fixture_open(&fixture, plugin, FIXTURE_MOST_CANDIDATES);
+    for (int i = 0; i < N_TRIES; i++) {
+        roll_choice(&fixture, &dice);
+        for (uint32_t k = 0; plugin->kind == PLUGIN_SCORER && k < fixture.choice.n; k++) {
+            fixture.candidates[k].score = 0; /* so that what is added can be told exactly */
+        }
+        uint32_t n = fixture.choice.n;
+        memcpy(before, fixture.candidates, sizeof(before));
+        run(plugin, &fixture, 1 + dice_below(&dice, 8));
+        assert_none_invented(&fixture.choice, before, n);
+        if (plugin->kind != PLUGIN_FILTER) {
+            assert_int_equal(fixture.choice.n, n);
+        }
+        if (plugin->kind == PLUGIN_SCORER) {
+            assert_scored(&fixture.choice, before);
+        }
+    }
+    plugin_fixture_close(&fixture);
+}
+
+static void does_the_same_again(void **state) {
+    const struct plugin *plugin = *state;
+    struct plugin_fixture one, other;
+    struct dice dice = {5}, again = {5};
+    plugin_fixture_open(&one, plugin, FIXTURE_MOST_CANDIDATES);
+    plugin_fixture_open(&other, plugin, FIXTURE_MOST_CANDIDATES);
+    for (int i = 0; i < N_TRIES; i++) {
+        roll_choice(&one, &dice);
+        roll_choice(&other, &again);
+        run(plugin, &one, 3);
+        run(plugin, &other, 3);
+        assert_int_equal(one.choice.n, other.choice.n);
+        for (uint32_t k = 0; k < one.choice.n; k++) {
+            assert_int_equal(one.candidates[k].member, other.candidates[k].member);
+            assert_true(one.candidates[k].score == other.candidates[k].score);
+        }
+    }
+    plugin_fixture_close(&one);
+    plugin_fixture_close(&other);
+}
+
+static void takes_the_only_one(void **state) {
+    const struct plugin *plugin = *state;
+    struct plugin_fixture fixture;
+    plugin_fixture_open(&fixture, plugin, 1);
+    run(plugin, &fixture, 1);
+    if (plugin->kind != PLUGIN_FILTER) {
+        assert_int_equal(fixture.choice.n, 1);
+    }
+    assert_int_equal(fixture.candidates[0].member, 0);
+    plugin_fixture_close(&fixture);
+}
+
+/* A sum that is none must not lead a picker outside, or to forget anybody. */
+static void survives_sums_that_are_none(void **state) {
+    static const float sums[] = {NAN, INFINITY, -INFINITY, -1, 0, 1};
+    const struct plugin *plugin = *state;
+    struct plugin_fixture fixture;
+    struct candidate before[FIXTURE_MOST_CANDIDATES];
+    struct dice dice = {11};
+    plugin_fixture_open(&fixture, plugin, FIXTURE_MOST_CANDIDATES);
+    for (int i = 0; i < N_TRIES; i++) {
+        roll_choice(&fixture, &dice);
+        for (uint32_t k = 0; k < fixture.choice.n; k++) {
+            fixture.candidates[k].score = sums[dice_below(&dice, 6)];
+        }
+        uint32_t n = fixture.choice.n;
+        memcpy(before, fixture.candidates, sizeof(before));
+        run(plugin, &fixture, 4);
+        assert_none_invented(&fixture.choice, before, n);
+    }
+    plugin_fixture_close(&fixture);
+}
+
+static void refuses_what_it_does_not_know(void **state) {
+    const struct plugin *plugin = *state;
+    struct doc *doc;
+    struct error err;
+    void *parameters;
+    struct arena *arena = arena_new(NULL, 0);
+    assert_int_equal(doc_parse(DOC_YAML, "p", STR("no_such_parameter: 1"), &doc, &err), ST_OK);
+    struct doc_node node = doc_root(doc);
+    assert_int_equal(plugin_read(plugin, &node, arena, &parameters, &err), ST_BAD_CONFIG);
+    assert_non_null(strstr(err.text, "no_such_parameter"));
+    doc_free(doc);
+    assert_int_equal(doc_parse(DOC_YAML, "p", STR("[1]"), &doc, &err), ST_OK);
+    node = doc_root(doc);
+    assert_int_equal(plugin_read(plugin, &node, arena, &parameters, &err), ST_BAD_CONFIG);
+    doc_free(doc);
+    arena_free(arena);
+}
+
+static void is_what_it_says(void **state) {
+    const struct plugin *plugin = *state;
+    assert_ptr_equal(plugin_find(str_of(plugin->type)), plugin);
+    assert_non_null(strstr(plugin->type, plugin_kind_name(plugin->kind)));
+    assert_int_equal(plugin->filter != NULL, plugin->kind == PLUGIN_FILTER);
+    assert_int_equal(plugin->score != NULL, plugin->kind == PLUGIN_SCORER);
+    assert_int_equal(plugin->pick != NULL, plugin->kind == PLUGIN_PICKER);
+}
+
+static int run_of(const struct plugin *plugin) {
+    void *state = (void *)(uintptr_t)plugin;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(keeps_to_its_candidates, state),
+        cmocka_unit_test_prestate(does_the_same_again, state),
+        cmocka_unit_test_prestate(takes_the_only_one, state),
+        cmocka_unit_test_prestate(survives_sums_that_are_none, state),
+        cmocka_unit_test_prestate(refuses_what_it_does_not_know, state),
+        cmocka_unit_test_prestate(is_what_it_says, state),
+    };
+    return cmocka_run_group_tests_name(plugin->type, tests, NULL, NULL);
+}
+
+int main(void) {
+    int failed = 0;
+    for (size_t i = 0; i < N_PLUGINS; i++) {
+        failed += run_of(PLUGINS[i]);
+    }
+    return failed > 0;
+}

@@ -1,0 +1,115 @@
+/* Choosing by a profile: every endpoint that may be picked is read once, and what was read is the
+ * profile's to judge. Without a lock, like choosing within a subset: a pick of another thread at
+ * the same moment may not be seen, the next one will be. */
+#include <stdlib.h>
+
+#include "loop/clock.h"
+#include "pool/pool_state.h"
+
+static const struct profile *profile_of(const struct pool_reader *reader) {
+    const struct profile *profile = reader->snapshot->spec->profile;
+    return profile ? profile : &PROFILE_DEFAULT;
+}
+
+/* While nobody has said anything of late the default has nothing to go by but our own counts. */
+bool pool_has_profile(const struct pool_reader *reader) {
+    if (reader->snapshot->spec->profile) {
+        return !profile_is_fewest(reader->snapshot->spec->profile);
+    }
+    uint64_t loads_ns = atomic_load_explicit(&reader->pool->loads_ns, memory_order_relaxed);
+    return loads_ns > 0 && loads_ns > clock_now_ns();
+}
+
+/* ---- candidates ------------------------------------------------------------------------------ */
+
+void pool_add_candidate(struct choice *choice, uint32_t member) {
+    const struct pool_snapshot *snapshot = choice->snapshot;
+    const struct endpoint *endpoint = snapshot->members[member].endpoint;
+    if (!endpoint_is_ready(endpoint)) {
+        return;
+    }
+    uint32_t in_flight = endpoint_in_flight(endpoint);
+    struct load_now load = load_look(&snapshot->loads[member], choice->now_ns, in_flight);
+    choice->candidates[choice->n++] = (struct candidate){
+        .member = member,
+        .in_flight = in_flight,
+        .known = load.known,
+        .n_waiting = load.known & LOAD_WAITING ? load.n_waiting : in_flight,
+        .n_running = load.known & LOAD_RUNNING ? load.n_running : in_flight,
+        .kv_cache_used = load.kv_cache_used,
+    };
+}
+
+static enum status make_room(struct pool_reader *reader, struct error *err) {
+    uint32_t n = reader->snapshot->n_members;
+    if (reader->candidates_cap < n) {
+        struct candidate *candidates = calloc(n, sizeof(*candidates));
+        if (!candidates) {
+            return error_set(err, ST_NO_MEMORY, "no memory to choose from %u endpoints", n);
+        }
+        free(reader->candidates);
+        reader->candidates = candidates;
+        reader->candidates_cap = n;
+    }
+    return ST_OK;
+}
+
+static enum status gather(struct pool_reader *reader, const struct pool_request *request,
+                          struct pool_best *best, struct error *err) {
+    if (request->subset || request->selection) {
+        return pool_choose_of_subsets(reader, request->subset, request->selection, best, err);
+    }
+    for (uint32_t i = 0; i < reader->snapshot->n_members; i++) {
+        pool_add_candidate(best->choice, i);
+    }
+    return ST_OK;
+}
+
+/* One that just refused a connection is a candidate only where no other is. */
+static void leave_out_refused(struct choice *choice) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < choice->n; i++) {
+        if (!endpoint_is_refused(choice_member(choice, &choice->candidates[i])->endpoint)) {
+            choice_swap(choice, n++, i);
+        }
+    }
+    choice->n = n > 0 ? n : choice->n;
+}
+
+static uint32_t least_in_flight(const struct choice *choice) {
+    uint32_t least = UINT32_MAX;
+    for (uint32_t i = 0; i < choice->n; i++) {
+        uint32_t in_flight = choice->candidates[i].in_flight;
+        least = in_flight < least ? in_flight : least;
+    }
+    return least;
+}
+
+/* ---- the choice ------------------------------------------------------------------------------ */
+
+enum status pool_choose_by_profile(struct pool_reader *reader, const struct pool_request *request,
+                                   struct str model, struct pool_best *best, struct error *err) {
+    enum status st = make_room(reader, err);
+    struct choice choice = {.snapshot = reader->snapshot,
+                            .model = model,
+                            .dice = &reader->dice,
+                            .now_ns = clock_now_ns(),
+                            .candidates = reader->candidates};
+    best->choice = &choice;
+    if (st == ST_OK) {
+        st = gather(reader, request, best, err);
+    }
+    best->choice = NULL;
+    if (st != ST_OK) {
+        return st;
+    }
+    if (atomic_load_explicit(&reader->pool->forgive_ns, memory_order_relaxed) != UINT64_MAX) {
+        leave_out_refused(&choice);
+    }
+    best->least_in_flight = least_in_flight(&choice);
+    best->n = profile_run(profile_of(reader), &choice, (uint32_t)best->most);
+    for (size_t i = 0; i < best->n; i++) {
+        best->endpoints[i] = choice_member(&choice, &choice.candidates[i])->endpoint;
+    }
+    return ST_OK;
+}

@@ -1,0 +1,54 @@
+/* Running a profile. */
+#include "pool/profile.h"
+
+#include <assert.h>
+
+static const struct profile_step SCORERS[] = {
+    {.plugin = &plugin_queue_scorer, .weight = 2, .name = STR("queue-scorer")},
+    {.plugin = &plugin_kv_cache_utilization_scorer,
+     .weight = 2,
+     .name = STR("kv-cache-utilization-scorer")},
+    {.plugin = &plugin_active_request_scorer, .weight = 2, .name = STR("active-request-scorer")},
+};
+
+const struct profile PROFILE_DEFAULT = {
+    .name = STR("default"),
+    .scorers = SCORERS,
+    .n_scorers = sizeof(SCORERS) / sizeof(SCORERS[0]),
+    .picker = {.plugin = &plugin_max_score_picker, .name = STR("max-score-picker")},
+};
+
+bool profile_is_fewest(const struct profile *profile) {
+    return profile->n_filters == 0 && profile->n_scorers == 1 &&
+           profile->scorers[0].plugin == &plugin_active_request_scorer &&
+           profile->scorers[0].weight > 0 && profile->picker.plugin == &plugin_max_score_picker;
+}
+
+void profile_filter(const struct profile_step *step, struct choice *choice) {
+    uint32_t before = choice->n;
+    step->plugin->filter(step->parameters, choice);
+    assert(choice->n <= before);
+    (void)before;
+}
+
+void profile_score(const struct profile_step *step, struct choice *choice) {
+    step->plugin->score(step->parameters, choice, step->weight);
+}
+
+uint32_t profile_run(const struct profile *profile, struct choice *choice, uint32_t most) {
+    for (size_t i = 0; i < profile->n_filters && choice->n > 0; i++) {
+        profile_filter(&profile->filters[i], choice);
+    }
+    for (uint32_t i = 0; i < choice->n; i++) {
+        choice->candidates[i].score = 0;
+    }
+    if (choice->n == 0) {
+        return 0;
+    }
+    for (size_t i = 0; i < profile->n_scorers; i++) {
+        profile_score(&profile->scorers[i], choice);
+    }
+    most = most < choice->n ? most : choice->n;
+    profile->picker.plugin->pick(profile->picker.parameters, choice, most);
+    return most;
+}

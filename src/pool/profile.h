@@ -1,0 +1,41 @@
+/* A profile: how an endpoint is chosen, as a list of plugins. Filters run in their order, then each
+ * scorer adds to the sums, then the picker chooses.
+ *
+ * Thread: any; a profile does not change. */
+#ifndef SLUICE_POOL_PROFILE_H
+#define SLUICE_POOL_PROFILE_H
+
+#include "pool/plugin.h"
+
+struct profile_step {
+    const struct plugin *plugin;
+    void *parameters;
+    float weight;    /* a scorer's */
+    struct str name; /* as the configuration calls it; its type, unless it says otherwise */
+};
+
+struct profile {
+    struct str name;
+    const struct profile_step *filters;
+    size_t n_filters;
+    const struct profile_step *scorers;
+    size_t n_scorers;
+    struct profile_step picker;
+};
+
+/* What holds where the configuration says nothing: queue 2, KV cache 2, own requests in flight 2,
+ * the best of all. */
+extern const struct profile PROFILE_DEFAULT;
+
+/* Does it only say "the fewest of our own requests in flight, ties at random"? Then the pool knows
+ * it without looking at any endpoint (ranking.h). */
+bool profile_is_fewest(const struct profile *profile);
+
+/* The first `most` of the candidates, or all if they are fewer, are then the chosen ones, the first
+ * choice first. Returns: how many were chosen; 0: the filters have left none. */
+uint32_t profile_run(const struct profile *profile, struct choice *choice, uint32_t most);
+/* Its parts, for who wants to know what each does. Scores become 0 before the first scorer. */
+void profile_filter(const struct profile_step *step, struct choice *choice);
+void profile_score(const struct profile_step *step, struct choice *choice);
+
+#endif
