@@ -4,11 +4,25 @@
 
 #include "discover/reading.h"
 
-static const char *const SECTIONS[] = {"endpoints",      "ports",      "selector",    "models",
-                                       "unknown_models", "objectives", "rewrites",    "saturation",
-                                       "health",         "protocol",   "refused_for", NULL};
+static const char *const SECTIONS[] = {
+    "endpoints",  "ports",  "selector", "models",      "unknown_models", "objectives", "rewrites",
+    "saturation", "health", "protocol", "refused_for", "profile",        NULL};
 
 /* ---- documents ------------------------------------------------------------------------------- */
+
+static enum status read_profile(struct reading *reading, const struct doc_node *node,
+                                struct error *err) {
+    static const char *const names[] = {"plugins", "schedulingProfiles", NULL};
+    struct doc_node profile = doc_get(node, "profile");
+    if (!doc_present(&profile)) {
+        return ST_OK;
+    }
+    enum status st = doc_expect_object(&profile, err);
+    if (st == ST_OK) {
+        st = doc_only(&profile, names, err);
+    }
+    return st == ST_OK ? reading_profile(reading, &profile, err) : st;
+}
 
 /* A document of Sluice's own form. */
 static enum status read_own(struct reading *reading, const struct doc_node *node,
@@ -29,7 +43,10 @@ static enum status read_own(struct reading *reading, const struct doc_node *node
     if (st == ST_OK) {
         st = reading_models(reading, node, err);
     }
-    return st == ST_OK ? reading_settings(reading, node, err) : st;
+    if (st == ST_OK) {
+        st = reading_settings(reading, node, err);
+    }
+    return st == ST_OK ? read_profile(reading, node, err) : st;
 }
 
 enum pass { PASS_POOLS, PASS_OWN, PASS_OBJECTS, N_PASSES };

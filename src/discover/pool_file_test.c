@@ -74,6 +74,19 @@ static const struct {
      "sent again after 2 s\n"},
     {"saturation: {max_in_flight: 0}\nrefused_for: 90s\n",
      "saturated   never\nrefused     an endpoint that refused a connection is avoided for 90 s\n"},
+    {"", "profile     fewest requests in flight; where endpoints say their load:\n"
+         "  queue-scorer                  scorer, weight 2\n"
+         "  kv-cache-utilization-scorer   scorer, weight 2\n"
+         "  active-request-scorer         scorer, weight 2\n"
+         "  max-score-picker              picker\n"},
+    {"profile: {plugins: [{type: random-picker}]}\n",
+     "profile     as configured\n  random-picker                 picker\n"},
+    {"profile: {plugins: [{type: queue-scorer}, {type: queue-scorer, name: more, parameters: {}}]}"
+     "\n",
+     "profile     as configured\n"
+     "  queue-scorer                  scorer, weight 1\n"
+     "  more                          queue-scorer, scorer, weight 1\n"
+     "  max-score-picker              picker\n"},
     {"protocol: {fallback: key}\n", "fallback    the next best, in a key of its own\n"},
     {"protocol: {fallback: list, fallbacks: 3, conformance: true}\n",
      "fallback    up to 3 more, in one list with the first\nprotocol    with the headers of "
@@ -135,6 +148,11 @@ static void what_is_taken(void **state) {
 #define REWRITE(spec)                                                                              \
     "apiVersion: inference.networking.k8s.io/v1alpha2\nkind: InferenceModelRewrite\n"              \
     "metadata: {name: any}\nspec: " spec "\n---\n"
+#define PICKER(version, profile)                                                                   \
+    "apiVersion: " version "\nkind: EndpointPickerConfig\nplugins:\n"                              \
+    "- {name: one, type: single-profile-handler}\n- {name: b, type: queue-scorer}\n"               \
+    "- type: kv-cache-utilization-scorer\n- type: weighted-random-picker\n"                        \
+    "schedulingProfiles: [" profile "]\n"
 #define TWO_ENDPOINTS                                                                              \
     "endpoints:\n- {address: 10.0.0.1, labels: {app: llama}}\n"                                    \
     "- {address: 10.0.0.2, labels: {app: other}}\n---\n"
@@ -167,6 +185,16 @@ static void objects(void **state) {
                  "{matches: [], targets: [{modelRewrite: e}]}]}"),
          "rewrites    2\n  a                             c 90 %, d 10 %\n"
          "  b                             c 90 %, d 10 %\n  (every unknown name)          e\n"},
+        {PICKER("llm-d.ai/v1alpha1", "{name: d, plugins: [{pluginRef: b, weight: 2.5}, {pluginRef: "
+                                     "weighted-random-picker}, {pluginRef: one}]}"),
+         "profile     as configured\n"
+         "  b                             queue-scorer, scorer, weight 2.5\n"
+         "  weighted-random-picker        picker\n"},
+        {PICKER("inference.networking.x-k8s.io/v1alpha1",
+                "{name: d, plugins: [{pluginRef: kv-cache-utilization-scorer, weight: 0}]}"),
+         "profile     as configured\n"
+         "  kv-cache-utilization-scorer   scorer, weight 0\n"
+         "  max-score-picker              picker\n"},
         {"kind: List\napiVersion: v1\nitems:\n- apiVersion: llm-d.ai/v1\n  kind: "
          "InferenceObjective\n  metadata: {name: x}\n  spec: {priority: 1}\n- apiVersion: "
          "inference.networking.k8s.io/v1\n  kind: InferencePool\n  metadata: {name: p}\n  spec: "
@@ -280,8 +308,47 @@ static const struct {
      "1: protocol.fallbacks: expected a whole number from 1 to 7, got 8"},
     /* objects */
     {"kind: Service\n", "1: kind: expected InferencePool, InferenceModel, InferenceObjective, "
-                        "InferenceModelRewrite or "
-                        "List, got \"Service\""},
+                        "InferenceModelRewrite, "
+                        "EndpointPickerConfig or List, got \"Service\""},
+    {PICKER("v1", ""),
+     "1: apiVersion: expected a version of inference.networking.k8s.io, "
+     "inference.networking.x-k8s.io or llm-d.ai (inference.networking.k8s.io/v1), "
+     "got \"v1\""},
+    {PICKER("llm-d.ai/v1alpha1", "{name: a, plugins: [{pluginRef: c}]}"),
+     "8: schedulingProfiles[0].plugins[0].pluginRef: no plugin above has the name \"c\""},
+    {PICKER("llm-d.ai/v1alpha1", "{name: a, plugins: [{pluginRef: kv-cache-utilisation-scorer}]}"),
+     "8: schedulingProfiles[0].plugins[0].pluginRef: no plugin above has the name "
+     "\"kv-cache-utilisation-scorer\"; did you mean \"kv-cache-utilization-scorer\"?"},
+    {PICKER("llm-d.ai/v1alpha1", "{name: a, plugins: [{pluginRef: b, weight: -1}]}"),
+     "8: schedulingProfiles[0].plugins[0].weight: expected a weight from 0 to 1000000"},
+    {PICKER("llm-d.ai/v1alpha1", "{name: a, plugins: [{pluginRef: b, weight: .nan}]}"),
+     "8: schedulingProfiles[0].plugins[0].weight: expected a weight from 0 to 1000000"},
+    {PICKER("llm-d.ai/v1alpha1",
+            "{name: a, plugins: [{pluginRef: weighted-random-picker, weight: 1}]}"),
+     "8: schedulingProfiles[0].plugins[0].weight: \"weighted-random-picker\" is a picker; only "
+     "scorers have weights"},
+    {PICKER("llm-d.ai/v1alpha1", "{name: a, plugins: []}"),
+     "8: schedulingProfiles[0].plugins: expected 1 to 64 plugins, got 0"},
+    {PICKER("llm-d.ai/v1alpha1", "{name: a}, {name: b}"),
+     "8: schedulingProfiles: expected one profile, got 2"},
+    {PICKER("llm-d.ai/v1alpha1",
+            "{name: a, plugins: [{pluginRef: b}]}") "---\nprofile: {plugins: "
+                                                    "[{type: queue-scorer}]}\n",
+     "1: the file says how to choose already"},
+    {"profile: {plugins: [{type: queue}]}\n",
+     "1: profile.plugins[0].type: no plugin is called \"queue\"; there are active-request-scorer, "
+     "kv-cache-utilization-scorer, max-score-picker, power-of-two-picker, queue-scorer, "
+     "random-picker, round-robin-picker, running-requests-size-scorer, weighted-random-picker"},
+    {"profile: {plugins: [{type: queue-scorer, parameters: {threshold: 1}}]}\n",
+     "1: unknown field \"profile.plugins[0].parameters.threshold\""},
+    {"profile: {plugins: [{type: queue-scorer}, {type: queue-scorer}]}\n",
+     "1: profile.plugins[1]: the plugin \"queue-scorer\" is there twice"},
+    {"profile: {plugins: [{type: random-picker}, {type: max-score-picker}]}\n",
+     "1: profile: expected one picker, got \"random-picker\" and \"max-score-picker\""},
+    {"profile: {plugins: [{name: a}]}\n", "1: profile.plugins[0].type: expected a name of 1 to 256 "
+                                          "bytes without control characters, got none"},
+    {"profile: {plugin: []}\n", "1: unknown field \"profile.plugin\"; did you mean \"plugins\"?"},
+    {"profile: {}\n", "1: profile.plugins: expected 1 to 64 plugins, got 0"},
     {"kind: [a]\n", "1: kind: expected text, got a list of 1"},
     {"kind: InferenceModel\nspec: {}\n",
      "1: apiVersion: expected a version of inference.networking.k8s.io, "

@@ -3,6 +3,8 @@
 
 #include <inttypes.h>
 
+#include "pool/profile.h"
+
 /* "  label      " and the names of lists, whose columns are these. */
 enum { LABEL_COLUMNS = 12, NAME_COLUMNS = 28 };
 
@@ -104,6 +106,32 @@ static void print_load(const struct pool_spec *spec, struct buf *out) {
     label(out, "refused");
     buf_printf(out, "an endpoint that refused a connection is avoided for %g s\n",
                seconds(spec->refused_ns));
+}
+
+static void print_steps(const struct profile_step *steps, size_t n, struct buf *out) {
+    for (size_t i = 0; i < n; i++) {
+        const struct profile_step *step = &steps[i];
+        item(out, step->name);
+        if (!str_is(step->name, step->plugin->type)) {
+            buf_printf(out, "%s, ", step->plugin->type);
+        }
+        buf_printf(out, "%s", plugin_kind_name(step->plugin->kind));
+        if (step->plugin->kind == PLUGIN_SCORER) {
+            buf_printf(out, ", weight %g", (double)step->weight);
+        }
+        buf_add_char(out, '\n');
+    }
+}
+
+static void print_profile(const struct profile *profile, struct buf *out) {
+    label(out, "profile");
+    buf_printf(out, "%s\n",
+               profile ? "as configured"
+                       : "fewest requests in flight; where endpoints say their load:");
+    profile = profile ? profile : &PROFILE_DEFAULT;
+    print_steps(profile->filters, profile->n_filters, out);
+    print_steps(profile->scorers, profile->n_scorers, out);
+    print_steps(&profile->picker, 1, out);
 }
 
 /* ---- models ---------------------------------------------------------------------------------- */
@@ -211,6 +239,7 @@ void pool_print(const struct pool_spec *spec, struct buf *out) {
     print_endpoints(spec, out);
     print_health(&spec->health, out);
     print_load(spec, out);
+    print_profile(spec->profile, out);
     print_models(spec, out);
     print_rewrites(spec, out);
     print_objectives(spec, out);

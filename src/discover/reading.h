@@ -105,6 +105,10 @@ enum status reading_criticality(const struct doc_node *node, enum pool_criticali
 enum status reading_settings(struct reading *reading, const struct doc_node *node,
                              struct error *err) __attribute__((warn_unused_result));
 
+/* reading_profile.c: the members `plugins` and `schedulingProfiles` of `node`. */
+enum status reading_profile(struct reading *reading, const struct doc_node *node, struct error *err)
+    __attribute__((warn_unused_result));
+
 /* reading_object.c: objects of the API. */
 /* Is it one, by its `kind`? */
 bool reading_is_object(const struct doc_node *node);

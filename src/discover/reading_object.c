@@ -1,5 +1,6 @@
 /* Objects of the Gateway API Inference Extension, as they are applied to a cluster: InferencePool
- * (v1, v1alpha2), InferenceModel, InferenceObjective, InferenceModelRewrite. Their `spec` is read
+ * (v1, v1alpha2), InferenceModel, InferenceObjective, InferenceModelRewrite, and the file of the
+ * upstream project's picker, EndpointPickerConfig. Their `spec` is read
  * strictly; `metadata` but for the name, and `status`, are the cluster's. There is one pool, and
  * what refers to a pool must refer to it. */
 #include "discover/reading.h"
@@ -213,11 +214,12 @@ static enum status find_kind(const struct doc_node *object, const struct kind **
             return ST_OK;
         }
     }
-    return st != ST_OK ? st
-                       : doc_error(&kind, err,
-                                   "expected InferencePool, InferenceModel, InferenceObjective, "
-                                   "InferenceModelRewrite or List, got \"%.*s\"",
-                                   STR_ARG(text));
+    return st != ST_OK
+               ? st
+               : doc_error(&kind, err,
+                           "expected InferencePool, InferenceModel, InferenceObjective, "
+                           "InferenceModelRewrite, EndpointPickerConfig or List, got \"%.*s\"",
+                           STR_ARG(text));
 }
 
 static enum status check_version(const struct doc_node *object, struct error *err) {
@@ -261,11 +263,26 @@ static enum status read_object(struct reading *reading, const struct doc_node *o
     return st == ST_OK ? kind->read(reading, object, &spec, err) : st;
 }
 
+/* A file that is not applied to a cluster: it has no `spec`. */
+static enum status read_picker(struct reading *reading, const struct doc_node *object,
+                               struct error *err) {
+    static const char *const names[] = {"apiVersion", "kind", "plugins", "schedulingProfiles",
+                                        NULL};
+    enum status st = check_version(object, err);
+    if (st == ST_OK) {
+        st = doc_only(object, names, err);
+    }
+    return st == ST_OK ? reading_profile(reading, object, err) : st;
+}
+
 enum status reading_object(struct reading *reading, const struct doc_node *node, bool pools,
                            struct error *err) {
     struct doc_node kind = doc_get(node, "kind"), items = doc_get(node, "items");
     struct str text = {NULL, 0};
     enum status st = doc_read_str(&kind, &text, NULL);
+    if (st == ST_OK && str_is(text, "EndpointPickerConfig")) {
+        return pools ? ST_OK : read_picker(reading, node, err);
+    }
     if (st != ST_OK || !str_is(text, "List")) {
         return read_object(reading, node, pools, err);
     }
