@@ -12,8 +12,14 @@ struct pick_held_part {
     struct pick_held_part *next;
 };
 
-/* What a part costs us whatever its length: empty ones may not be sent for ever. */
-enum { COST_OF_PART = 64, FREE_PARTS = 1024 };
+enum {
+    /* What a part costs us whatever its length: empty ones may not be sent for ever. */
+    COST_OF_PART = 512,
+    FREE_PARTS = 1024,
+    /* A message is of some KiB, whatever is in it. */
+    SMALL_BYTES = 4096,
+    PARTS_AS_THEY_ARE = 8,
+};
 
 struct pick_part pick_part_of(const struct ext_proc_request *message, struct pick_kept *of) {
     return (struct pick_part){.bytes = message->body,
@@ -116,19 +122,33 @@ enum status pick_held_check(const struct pick_held *held, struct error *err) {
                      held->max_bytes, held->n_bytes, held->n_parts);
 }
 
+bool pick_held_copies(const struct pick_held *held, size_t n_bytes) {
+    return n_bytes <= SMALL_BYTES && held->n_parts >= PARTS_AS_THEY_ARE;
+}
+
 enum status pick_held_add(struct pick_held *held, struct pick_outbox *outbox,
                           const struct pick_part *part, struct error *err) {
+    bool copied = pick_held_copies(held, part->bytes.len);
+    struct pick_kept *of = copied ? pick_copy(outbox, part->bytes) : part->of;
     struct pick_slab *slab;
     struct pick_held_part *added;
     held->n_bytes += part->bytes.len;
     held->n_parts++;
     metric_add(METRIC_PICK_HELD_BYTES, (int64_t)part->bytes.len);
-    added = pick_outbox_take(outbox, sizeof(*added), &slab);
+    added = of ? pick_outbox_take(outbox, sizeof(*added), &slab) : NULL;
     if (!added) {
+        if (of && copied) {
+            pick_let_go(of);
+        }
         return error_set(err, ST_NO_MEMORY, "no memory for another piece of the body");
     }
     *added = (struct pick_held_part){.part = *part, .slab = slab};
-    part->of->n_users++;
+    added->part.of = of;
+    if (copied) { /* its first user is the part */
+        added->part.bytes = of->message.data;
+    } else {
+        of->n_users++;
+    }
     *held->end = added;
     held->end = &added->next;
     return ST_OK;

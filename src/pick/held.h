@@ -42,7 +42,11 @@ void pick_held_init(struct pick_held *held, uint64_t max_bytes);
 /* Is it too much to go on holding it? Returns: ST_BODY_TOO_LARGE. */
 enum status pick_held_check(const struct pick_held *held, struct error *err)
     __attribute__((warn_unused_result));
-/* Adds a part, whose message it uses from now on. Returns: ST_NO_MEMORY. */
+/* Will a part of so many bytes be copied? Small ones are, behind the first few: what a message
+ * costs besides its bytes is more. */
+bool pick_held_copies(const struct pick_held *held, size_t n_bytes);
+/* Adds a part, whose message it uses from now on, unless it copies it: then `of` may be NULL.
+ * Returns: ST_NO_MEMORY. */
 enum status pick_held_add(struct pick_held *held, struct pick_outbox *outbox,
                           const struct pick_part *part, struct error *err)
     __attribute__((warn_unused_result));

@@ -3,6 +3,7 @@
 #include "pick/outbox.h"
 
 #include <assert.h>
+#include <string.h>
 
 /* What a slab is good for: with a body's chunks, a second block of the arena or none. */
 enum { MOST_TAKEN = 24 };
@@ -82,6 +83,20 @@ struct pick_kept *pick_keep(struct pick_outbox *outbox, const struct pick_messag
     struct pick_kept *kept = pick_outbox_take(outbox, sizeof(*kept), &slab);
     if (kept) {
         *kept = (struct pick_kept){.message = *message, .slab = slab, .n_users = 1};
+    }
+    return kept;
+}
+
+struct pick_kept *pick_copy(struct pick_outbox *outbox, struct str bytes) {
+    struct pick_slab *slab;
+    struct pick_kept *kept = pick_outbox_take(outbox, sizeof(*kept) + bytes.len, &slab);
+    if (kept) {
+        char *copy = (char *)(kept + 1);
+        if (bytes.len > 0) {
+            memcpy(copy, bytes.ptr, bytes.len);
+        }
+        *kept = (struct pick_kept){
+            .message = {.data = str_make(copy, bytes.len)}, .slab = slab, .n_users = 1};
     }
     return kept;
 }

@@ -43,6 +43,9 @@ void pick_outbox_fini(struct pick_outbox *outbox);
 void *pick_outbox_take(struct pick_outbox *outbox, size_t n_bytes, struct pick_slab **slab);
 void pick_slab_drop(struct pick_slab *slab);
 
+/* A copy of some bytes, as if it were such a message: for few of a message that costs more.
+ * Returns: NULL when out of memory. */
+struct pick_kept *pick_copy(struct pick_outbox *outbox, struct str bytes);
 /* Its bytes stay until it is let go of as often as it was taken; the first time is the caller's.
  * Returns: NULL when out of memory: the message is still the caller's. */
 struct pick_kept *pick_keep(struct pick_outbox *outbox, const struct pick_message *message);

@@ -33,6 +33,7 @@ struct stage {
     bool finished;
     struct error why; /* ST_OK: without an error */
     int n_messages;   /* of the proxy's that are not released */
+    char noted[1024]; /* the last note: "LINE|MODEL|TARGET|why" */
 };
 
 /* ---- what the session says ------------------------------------------------------------------- */
@@ -67,6 +68,30 @@ static void stage_on_finish(void *user, const struct error *err) {
     stage->why = err ? *err : (struct error){.status = ST_OK};
 }
 
+static inline size_t stage_copy(char *to, size_t n, size_t most, struct str text) {
+    for (size_t i = 0; i < text.len && n + 1 < most; i++) {
+        to[n++] = text.ptr[i];
+    }
+    to[n] = '\0';
+    return n;
+}
+
+/* Reads all of it, as a log does: a byte that has been released would be noticed. */
+static void stage_on_note(void *user, const struct pick_note *note) {
+    struct stage *stage = user;
+    const struct str parts[] = {note->line,
+                                STR("|"),
+                                note->model,
+                                STR("|"),
+                                note->target,
+                                STR("|"),
+                                str_of(note->why ? note->why->text : "")};
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        n = stage_copy(stage->noted, n, sizeof(stage->noted), parts[i]);
+    }
+}
+
 /* What was said leaves: until now its bytes have stayed as they were. */
 static inline void stage_flush(struct stage *stage) {
     for (size_t i = 0; i < stage->n_said; i++) {
@@ -89,7 +114,8 @@ static inline void stage_flush(struct stage *stage) {
 static inline void stage_stream(struct stage *stage, const struct pick_limits *limits) {
     struct pick_means means = {
         .pool = stage->pool.pool, .reader = stage->pool.reader, .limits = *limits};
-    struct pick_out out = {.send = stage_on_send, .finish = stage_on_finish, .user = stage};
+    struct pick_out out = {
+        .send = stage_on_send, .finish = stage_on_finish, .note = stage_on_note, .user = stage};
     stage->arena = arena_new(NULL, 0);
     stage->session = pick_session_new(stage->arena, &means, &out);
     stage->finished = false;

@@ -30,6 +30,8 @@ void pick_session_drop_headers(struct pick_session *session) {
         pick_let_go(session->headers);
         session->headers = NULL;
     }
+    session->asked = str_make(NULL, 0);
+    session->request = (struct pick_request){.has_hint = false};
 }
 
 void pick_session_note(struct pick_session *session, struct pick_note note) {

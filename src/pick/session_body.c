@@ -35,6 +35,13 @@ static struct str model_of(struct pick_session *session) {
     return session->asked.ptr ? session->asked : pick_scan_name(session->scan);
 }
 
+enum status pick_body_too_large(uint64_t n_bytes, uint64_t max_bytes, struct error *err) {
+    return error_set(err, ST_BODY_TOO_LARGE,
+                     "the body has %" PRIu64
+                     " bytes, and one that names the model may have %" PRIu64 " (--max-body-size)",
+                     n_bytes, max_bytes);
+}
+
 /* A whole body may not be larger than one that is held. Returns: as check_name. */
 static bool check_size(struct pick_session *session, const struct ext_proc_request *message) {
     struct error err;
@@ -42,10 +49,7 @@ static bool check_size(struct pick_session *session, const struct ext_proc_reque
     if (message->body.len <= max_bytes) {
         return true;
     }
-    error_set(&err, ST_BODY_TOO_LARGE,
-              "the body has %zu bytes, and one that names the model may have %" PRIu64
-              " (--max-body-size)",
-              message->body.len, max_bytes);
+    (void)pick_body_too_large(message->body.len, max_bytes, &err);
     pick_session_refuse(session, &err);
     return false;
 }
@@ -76,10 +80,11 @@ static void conclude(struct pick_session *session) {
 static void hold(struct pick_session *session, const struct ext_proc_request *message) {
     bool known = look(session, message, session->request_ended || is_grpc_mode(session));
     bool is_nothing = message->body.len == 0 && !session->request_ended && !is_grpc_mode(session);
-    struct pick_kept *kept = is_nothing ? NULL : pick_session_keep(session);
+    bool copied = pick_held_copies(&session->held, message->body.len);
+    struct pick_kept *kept = is_nothing || copied ? NULL : pick_session_keep(session);
     struct error err;
     enum status st = ST_OK;
-    if (kept) {
+    if (kept || (copied && !is_nothing)) {
         struct pick_part part = pick_part_of(message, kept);
         st = pick_held_add(&session->held, &session->outbox, &part, &err);
     }

@@ -298,6 +298,46 @@ static void a_body_over_the_limit_is_413(void **state) {
     stage_close(stage);
 }
 
+/* What is to come whole is refused before it comes, if its length is known. */
+static void a_length_over_the_limit_is_413(void **state) {
+    const struct {
+        struct ext_proc_config config;
+        const char *length;
+        bool refused;
+    } cases[] = {
+        {{EXT_PROC_BODY_BUFFERED, EXT_PROC_BODY_NONE, false}, "21", true},
+        {{EXT_PROC_BODY_BUFFERED, EXT_PROC_BODY_NONE, true}, "21", true},
+        {{EXT_PROC_BODY_BUFFERED, EXT_PROC_BODY_NONE, false}, "20", false},
+        {{EXT_PROC_BODY_BUFFERED, EXT_PROC_BODY_NONE, false}, "no number", false},
+        {{EXT_PROC_BODY_NONE, EXT_PROC_BODY_NONE, false}, "18446744073709551615", true},
+        {{EXT_PROC_BODY_NONE, EXT_PROC_BODY_NONE, true}, "21", false},
+        {{EXT_PROC_BODY_STREAMED, EXT_PROC_BODY_NONE, false}, "21", true},
+        {{EXT_PROC_BODY_BUFFERED_PARTIAL, EXT_PROC_BODY_NONE, false}, "21", false},
+        {{EXT_PROC_BODY_FULL_DUPLEX, EXT_PROC_BODY_NONE, false}, "21", false},
+    };
+    struct pick_limits limits = {.max_body_bytes = 20, .answer_timeout_ns = 1000000};
+    struct stage *stage = stage_open(stage_models());
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char headers[256];
+        stage_end(stage);
+        stage_stream(stage, &limits);
+        snprintf(headers, sizeof(headers), POST "|content-length=%s", cases[i].length);
+        stage_request(stage, headers, false, &cases[i].config);
+        assert_int_equal(stage->finished, cases[i].refused);
+        if (cases[i].refused) {
+            stage_expect_refusal(stage, 413);
+        }
+    }
+    stage_end(stage);
+    stage_stream(stage,
+                 &limits); /* where nobody has to look into it, it may be as large as it is */
+    stage_request(stage, ":method=POST|:path=/v2/models/m/infer|content-length=21", false,
+                  STAGE_CONFIG(BUFFERED, NONE));
+    stage_pick(stage_next(stage));
+    stage_close(stage);
+}
+
 /* A body that never ends, of which each part is as good as nothing. */
 static void endless_parts_are_413(void **state) {
     struct pick_limits limits = {.max_body_bytes = 6400, .answer_timeout_ns = 1000000};
@@ -313,6 +353,7 @@ static void endless_parts_are_413(void **state) {
     assert_int_equal(stage->n_messages, 1);
     for (n = 0; n < 6400 && !stage->finished; n++) {
         stage_body(stage, " ", false);
+        assert_in_range(stage->n_messages, 0, 16); /* few are held as they came */
     }
     assert_in_range(n, 1024, 2048);
     stage_expect_refusal(stage, 413);
@@ -335,6 +376,7 @@ int main(void) {
         cmocka_unit_test(errors_are_as_their_readers_expect),
         cmocka_unit_test(an_encoded_body_is_415_where_it_matters),
         cmocka_unit_test(a_body_over_the_limit_is_413),
+        cmocka_unit_test(a_length_over_the_limit_is_413),
         cmocka_unit_test(endless_parts_are_413),
     };
     return cmocka_run_group_tests_name("session_body", tests, NULL, NULL);

@@ -106,6 +106,39 @@ static void illegal_orders(void **state) {
     stage_close(stage);
 }
 
+/* The log of a stream that ends wrongly long after its pick: the message that named the model has
+ * been released by then. */
+static void a_late_end_is_noted(void **state) {
+    const struct {
+        const char *headers;
+        const struct ext_proc_config *config;
+        const char *body, *line;
+    } cases[] = {
+        {":method=GET|:path=/v2/models/m/ready", STAGE_CONFIG(NONE, NONE), NULL,
+         "GET /v2/models/m/ready"},
+        {POST "|x-gateway-model-name=old", STAGE_CONFIG(FULL_DUPLEX, NONE), "{\"model\":\"x\"}",
+         "POST /v1/completions"},
+        {POST "|x-gateway-model-name=old", STAGE_CONFIG(NONE, NONE), "{\"model\":\"x\"}",
+         "POST /v1/completions"},
+    };
+    struct stage *stage = stage_open(stage_models());
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        stage_request(stage, cases[i].headers, false, cases[i].config);
+        if (cases[i].body) {
+            stage_body(stage, cases[i].body, true);
+        }
+        stage_pick(stage_next(stage));
+        stage_request(stage, cases[i].headers, true, NULL);
+        assert_int_equal(stage->why.status, ST_BAD_REQUEST);
+        assert_non_null(strstr(stage->noted, "came twice"));
+        assert_memory_equal(stage->noted, cases[i].line, strlen(cases[i].line));
+        stage_end(stage);
+        stage_stream(stage, &stage_limits);
+    }
+    stage_close(stage);
+}
+
 static void what_is_no_message_ends_the_stream(void **state) {
     struct stage *stage = stage_open(one());
     (void)state;
@@ -439,6 +472,7 @@ static void every_order_in_every_mode(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(illegal_orders),
+        cmocka_unit_test(a_late_end_is_noted),
         cmocka_unit_test(what_is_no_message_ends_the_stream),
         cmocka_unit_test(messages_that_are_not_known),
         cmocka_unit_test(observed_requests),

@@ -1,5 +1,6 @@
 /* The request's headers: what is known of its model there, and whether the body has to be looked
  * into at all. */
+#include "base/num.h"
 #include "pick/session_state.h"
 
 enum { LINE_BYTES = 160 }; /* of a method and of a path, for people */
@@ -56,13 +57,32 @@ static bool needs_body(const struct pick_session *session, const struct pool_sna
                      pool_snapshot_renames(snapshot, session->asked));
 }
 
-/* Returns: ST_UNKNOWN_ENCODING, ST_NO_MEMORY, and why an empty body names nothing. */
+/* A body that is to come whole and is too large is refused before it comes: the proxy need not
+ * gather it, and its message might be larger than any that we take. */
+static enum status check_length(const struct pick_session *session, struct error *err) {
+    uint64_t length, max_bytes = session->means.limits.max_body_bytes;
+    enum ext_proc_body_mode mode = session->config.request_body;
+    bool raises = !pick_mode_is_buffered(mode) && !pick_mode_is_duplex(mode) &&
+                  !session->config.sends_without_waiting;
+    bool whole = mode == EXT_PROC_BODY_BUFFERED || raises;
+    if (!whole || !num_parse_u64(session->request.content_length, &length) || length <= max_bytes) {
+        return ST_OK;
+    }
+    return pick_body_too_large(length, max_bytes, err);
+}
+
+/* Returns: ST_UNKNOWN_ENCODING, ST_BODY_TOO_LARGE, ST_NO_MEMORY, and why an empty body names
+ * nothing. */
 static enum status begin_scan(struct pick_session *session, struct error *err) {
     if (session->request.encoding.ptr) {
         return error_set(err, ST_UNKNOWN_ENCODING,
                          "content-encoding: expected none, as the body names the model, got "
                          "\"%.*s\"",
                          STR_ARG(session->request.encoding));
+    }
+    enum status st = check_length(session, err);
+    if (st != ST_OK) {
+        return st;
     }
     session->scan = arena_alloc(session->arena, sizeof(*session->scan));
     if (!session->scan) {
@@ -146,5 +166,8 @@ void pick_session_on_headers(struct pick_session *session, const struct ext_proc
         wait_for_body(session);
     } else {
         pick_at_headers(session);
+    }
+    if (!session->headers) { /* they are not kept: they end with this message */
+        pick_session_drop_headers(session);
     }
 }

@@ -63,7 +63,8 @@ const struct pool_spec *pick_session_spec(struct pick_session *session);
 void pick_session_refuse(struct pick_session *session, const struct error *why);
 void pick_session_break(struct pick_session *session, const struct error *why);
 void pick_session_illegal(struct pick_session *session, const char *what);
-/* The request is on its way or over: nothing of its headers is wanted any more. */
+/* The request is on its way or over: nothing of its headers is wanted any more, and what points
+ * into them is forgotten. */
 void pick_session_drop_headers(struct pick_session *session);
 void pick_session_give_back(struct pick_session *session);
 /* For the log. `line` and `endpoint` are filled in. */
@@ -101,6 +102,8 @@ bool pick_session_tell(struct pick_session *session, const struct pick_draft *dr
 
 /* ---- session_request.c, session_body.c, session_response.c ----------------------------------- */
 
+/* Returns: ST_BODY_TOO_LARGE. */
+enum status pick_body_too_large(uint64_t n_bytes, uint64_t max_bytes, struct error *err);
 void pick_session_on_headers(struct pick_session *session, const struct ext_proc_request *message);
 void pick_session_on_body(struct pick_session *session, const struct ext_proc_request *message);
 void pick_session_on_trailers(struct pick_session *session);

@@ -126,6 +126,11 @@ def test_a_drain(start):
         picker.wait_until(lambda n: n["sluice_pick_open_streams"] == 1, "a stream")
         picker.signal()
         assert next(watch).status == NOT_SERVING
+        with pytest.raises(grpc.RpcError) as caught:
+            next(watch)
+        assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+        late = stub.Watch(health_pb2.HealthCheckRequest(service="readiness"), timeout=http1.PATIENCE)
+        assert next(late).status == NOT_SERVING
         assert check(channel, "readiness") == NOT_SERVING and check(channel, "liveness") == SERVING
         stream.send(body(b'{"model":"m"}', end=True))
         assert endpoint_of(stream.next()) == A
@@ -136,6 +141,24 @@ def test_a_drain(start):
         stream.reset()
         assert picker.wait_exit() == 0
     assert not os.path.exists(picker.ready_file)
+
+
+def test_who_watches_does_not_hold_a_drain(start):
+    picker = start(POOL, "--drain-timeout", "10m")
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        stub = health_pb2_grpc.HealthStub(proxy.channel)
+        watches = [stub.Watch(health_pb2.HealthCheckRequest(service=name), timeout=http1.PATIENCE)
+                   for name in ("readiness", "liveness", "nope")]
+        first = [next(watch).status for watch in watches]
+        assert first == [SERVING, SERVING, health_pb2.HealthCheckResponse.SERVICE_UNKNOWN]
+        picker.signal()
+        assert next(watches[0]).status == NOT_SERVING
+        for watch in watches:
+            with pytest.raises(grpc.RpcError) as caught:
+                next(watch)
+            assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+        assert picker.wait_exit() == 0
+    assert "requests are cut off" not in picker.log_text()
 
 
 def test_a_drain_that_takes_too_long(start):
@@ -260,6 +283,33 @@ def test_a_body_over_the_limit(start):
         status, _, text = refusal_of(stream.next())
         assert status == 413 and "--max-body-size" in text
         assert stream.close() == []
+
+
+def test_a_length_over_the_limit(start):
+    """A body that is to come whole is refused by its length: as one message it might be more than gRPC takes."""
+    picker = start(POOL + "models: [m]\n", "--max-body-size", "100KiB")
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        for config in ("BUFFERED NONE", "NONE NONE"):
+            status, _, text = proxy.refuse("/v1/completions", config=config,
+                                           fields={"content-length": "2000000"})
+            assert status == 413 and "--max-body-size" in text and "2000000" in text
+        assert proxy.pick("/v2/models/m/infer", config="BUFFERED NONE",
+                          fields={"content-length": "2000000"}) == A
+
+
+def test_what_is_held_in_small_pieces(start):
+    """A body in pieces of a byte costs what its bytes cost, and a little."""
+    picker = start(POOL + "models: [m]\n")
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        stream = proxy.stream(headers("/v1/completions", config="FULL_DUPLEX_STREAMED NONE"))
+        n = 20_000
+        stream.send(*[body(b" ") for _ in range(n)])
+        held = picker.wait_until(lambda now: now["sluice_pick_held_bytes"] == n, "all of it")
+        assert held["sluice_arenas"] < n / 8  # each is of some KiB; a message has one of its own
+        stream.send(body(b'{"model":"m"}', end=True))
+        assert endpoint_of(stream.next()) == A
+        parts = [said.request_body.response.body_mutation.streamed_response for said in stream.close()]
+        assert b"".join(part.body for part in parts) == b" " * n + b'{"model":"m"}'
 
 
 def test_what_operators_see(start):
