@@ -159,7 +159,7 @@ void pick_grpc_look(struct pick_grpc *self) {
 /* Health goes on being answered where it has an address of its own, to the end. */
 void pick_grpc_drain(struct pick_grpc *self) {
     atomic_store_explicit(&self->draining, true, memory_order_relaxed);
-    grpc_health_changed(self->health);
+    grpc_health_end(self->health);
     grpc_server_drain(self->server);
 }
 

@@ -23,6 +23,7 @@ struct watchers {
 struct grpc_health {
     struct grpc_health_options options;
     struct watchers *watchers; /* one for each worker */
+    atomic_bool ends;
 };
 
 struct watch {
@@ -31,6 +32,7 @@ struct watch {
     struct watch *next;
     struct str service;
     enum grpc_health_state told;
+    bool finished;
 };
 
 static enum grpc_health_state state_of(const struct grpc_health *health, struct str service) {
@@ -104,12 +106,27 @@ static void tell(struct watch *watch) {
     }
 }
 
+/* Tells who watches how it is; the last time, that it was the last time. */
+static void mind(struct watch *watch) {
+    struct error err;
+    if (watch->finished) {
+        return;
+    }
+    tell(watch);
+    if (atomic_load(&watch->watchers->health->ends)) {
+        watch->finished = true;
+        error_set(&err, ST_NOT_READY, "the server is about to end");
+        grpc_finish(watch->call, &err);
+    }
+}
+
 static void run_tell(struct worker_msg *msg) {
     struct watchers *watchers =
         (struct watchers *)(void *)((char *)msg - offsetof(struct watchers, msg));
     atomic_store(&watchers->posted, false);
-    for (struct watch *watch = watchers->first; watch; watch = watch->next) {
-        tell(watch);
+    for (struct watch *watch = watchers->first, *next; watch; watch = next) {
+        next = watch->next; /* its call may be over behind this */
+        mind(watch);
     }
 }
 
@@ -120,6 +137,11 @@ void grpc_health_changed(struct grpc_health *health) {
             worker_post(watchers->worker, &watchers->msg);
         }
     }
+}
+
+void grpc_health_end(struct grpc_health *health) {
+    atomic_store(&health->ends, true);
+    grpc_health_changed(health);
 }
 
 static struct watchers *watchers_of(struct grpc_health *health, const struct grpc_call *call) {
@@ -173,7 +195,7 @@ static void watch_begin(struct grpc_health *health, struct grpc_call *call) {
         return;
     }
     call->user = watch;
-    tell(watch);
+    mind(watch);
 }
 
 /* Streaming, because the answer is: the client sends one message and closes its side. */
@@ -219,7 +241,7 @@ enum status grpc_health_new(const struct grpc_health_options *options, struct gr
         free(watchers);
         return error_set(err, ST_NO_MEMORY, "no memory for the health service");
     }
-    *health = (struct grpc_health){*options, watchers};
+    *health = (struct grpc_health){.options = *options, .watchers = watchers};
     for (size_t i = 0; i < options->n_workers; i++) {
         watchers[i].health = health;
         watchers[i].worker = options->workers[i];

@@ -104,7 +104,7 @@ const struct grpc_method *grpc_api_methods(const struct grpc_api *api, size_t *n
 
 void grpc_api_drain(struct grpc_api *api) {
     atomic_store_explicit(&api->draining, true, memory_order_relaxed);
-    grpc_api_changed(api);
+    grpc_health_end(api->health);
 }
 
 void grpc_api_changed(struct grpc_api *api) {

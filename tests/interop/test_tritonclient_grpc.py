@@ -312,15 +312,18 @@ def test_health(client_server):
 
 def test_watching_a_server_that_loads_and_leaves(start_server, repositories):
     from grpc_health.v1 import health_pb2, health_pb2_grpc
-    server = start_server("--model-repository", repositories("default"), grpc=("127.0.0.1:0",))
+    server = start_server("--model-repository", repositories("default"), "--drain-timeout", "10m",
+                          grpc=("127.0.0.1:0",))
     with grpc.insecure_channel(server.grpc_address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         watch = stub.Watch(health_pb2.HealthCheckRequest(service=""), timeout=60)
         assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
         server.signal()
         assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
-        watch.cancel()
-    assert server.wait_exit() == 0
+        with pytest.raises(grpc.RpcError) as caught:  # who watches does not hold a drain
+            next(watch)
+        assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+        assert server.wait_exit() == 0
 
 
 def test_reflection(client_server):
