@@ -93,6 +93,7 @@ def curl(url, *args, body=None, ca=None):
 
 def client_context(pki, **identity):
     context = ssl.create_default_context(cafile=pki.ca)
+    context.verify_flags |= ssl.VERIFY_X509_STRICT  # newer Pythons' default
     if identity:
         context.load_cert_chain(*identity["files"])
     return context

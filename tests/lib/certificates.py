@@ -36,7 +36,16 @@ class Identity:
                    .issuer_name(name_of(signer.name)).public_key(self.key.public_key())
                    .serial_number(x509.random_serial_number())
                    .not_valid_before(now + days[0] * DAY).not_valid_after(now + days[1] * DAY)
-                   .add_extension(x509.BasicConstraints(authority, None), True))
+                   .add_extension(x509.BasicConstraints(authority, None), True)
+                   # What a strict reader of RFC 5280 (Python's default from 3.13 on) asks for:
+                   .add_extension(x509.SubjectKeyIdentifier.from_public_key(self.key.public_key()), False)
+                   .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(
+                       signer.key.public_key()), False))
+        if authority:
+            builder = builder.add_extension(x509.KeyUsage(
+                digital_signature=True, key_cert_sign=True, crl_sign=True, content_commitment=False,
+                key_encipherment=False, data_encipherment=False, key_agreement=False,
+                encipher_only=False, decipher_only=False), True)
         if not authority:
             builder = builder.add_extension(x509.SubjectAlternativeName(
                 [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
