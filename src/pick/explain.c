@@ -2,7 +2,10 @@
  * read without the pool's lock: between two of them the world goes on. */
 #include "pick/explain.h"
 
+#include <math.h>
 #include <stdlib.h>
+
+#include "pick/explain_profile.h"
 
 #include "wire/pick_path.h"
 
@@ -11,18 +14,21 @@ enum { LABEL_COLUMNS = 12, ENDPOINT_COLUMNS = 28 };
 /* What is known of one endpoint of the pool. */
 struct verdict {
     const struct endpoint *endpoint;
-    bool in_subset, in_selection;
-    uint32_t rank, in_flight; /* as they were once */
+    bool in_subset, in_selection, eligible;
+    uint32_t rank, in_flight;            /* as they were once */
+    const struct pool_judgement *judged; /* by the profile; NULL: it was no candidate of it */
 };
 
 struct explanation {
     const struct pick_question *question;
+    struct pool_reader *reader;
     const struct pool_snapshot *snapshot;
     struct arena *arena;
     struct buf *out;
     struct str model; /* that the request names; ptr NULL: none */
     struct subset subset, selection;
     bool sheddable;
+    struct pool_explanation profile;
     struct verdict *verdicts; /* the best first, those that can't be picked last */
     size_t n_verdicts, n_eligible;
 };
@@ -161,17 +167,46 @@ static bool has(const struct subset *subset, const struct endpoint_address *addr
     return false;
 }
 
-static bool is_eligible(const struct verdict *verdict) {
-    return verdict->in_subset && verdict->in_selection && verdict->rank != ENDPOINT_OUT;
+static bool is_eligible(const struct explanation *self, const struct verdict *verdict) {
+    return self->profile.profile
+               ? verdict->judged && !verdict->judged->taker
+               : verdict->in_subset && verdict->in_selection && verdict->rank != ENDPOINT_OUT;
 }
 
-/* What can be picked first, by its rank; then by address, which is the order they came in. */
+/* The lower the better: by the profile's sums, or else by rank. */
+static double order_of(const struct verdict *verdict) {
+    return !verdict->eligible ? INFINITY
+           : verdict->judged  ? -(double)verdict->judged->seen.score
+                              : (double)verdict->rank;
+}
+
+/* What can be picked first; then by address, which is the order they came in. */
 static int compare(const void *a, const void *b) {
     const struct verdict *left = a, *right = b;
-    uint32_t l = is_eligible(left) ? left->rank : ENDPOINT_OUT;
-    uint32_t r = is_eligible(right) ? right->rank : ENDPOINT_OUT;
-    return l != r ? (l < r ? -1 : 1)
-                  : endpoint_address_compare(&left->endpoint->address, &right->endpoint->address);
+    double l = order_of(left), r = order_of(right);
+    return l < r   ? -1
+           : l > r ? 1
+                   : endpoint_address_compare(&left->endpoint->address, &right->endpoint->address);
+}
+
+static enum status ask_profile(struct explanation *self, struct error *err) {
+    const struct pick_question *question = self->question;
+    struct pool_request request = {
+        .model = self->model,
+        .subset = question->subset.ptr ? &self->subset : NULL,
+        .selection = question->selection.ptr ? &self->selection : NULL,
+    };
+    return pool_explain(self->reader, &request, self->arena, &self->profile, err);
+}
+
+/* What the profile says of the member; it has those of the pool in their order. */
+static const struct pool_judgement *find_judgement(const struct explanation *self, uint32_t member,
+                                                   size_t *next) {
+    while (*next < self->profile.n && self->profile.items[*next].seen.member < member) {
+        *next += 1;
+    }
+    bool found = *next < self->profile.n && self->profile.items[*next].seen.member == member;
+    return found ? &self->profile.items[*next] : NULL;
 }
 
 static enum status judge(struct explanation *self, struct error *err) {
@@ -180,6 +215,7 @@ static enum status judge(struct explanation *self, struct error *err) {
     if (!self->verdicts) {
         return no_memory(err);
     }
+    size_t next = 0;
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
         const struct pool_member *member = &snapshot->members[i];
         struct verdict *verdict = &self->verdicts[self->n_verdicts++];
@@ -190,8 +226,10 @@ static enum status judge(struct explanation *self, struct error *err) {
                 !self->question->selection.ptr || has(&self->selection, &member->address),
             .rank = endpoint_rank(member->endpoint),
             .in_flight = endpoint_in_flight(member->endpoint),
+            .judged = find_judgement(self, i, &next),
         };
-        self->n_eligible += is_eligible(verdict);
+        verdict->eligible = is_eligible(self, verdict);
+        self->n_eligible += verdict->eligible;
     }
     qsort(self->verdicts, self->n_verdicts, sizeof(*self->verdicts), compare);
     return ST_OK;
@@ -243,16 +281,34 @@ static void say_verdicts(const struct explanation *self) {
                "endpoint", self->question->subset.ptr ? "subset  " : "",
                self->question->selection.ptr ? "selection  " : "", "ready");
     for (size_t i = 0; i < self->n_verdicts; i++) {
-        if (i == 0 || self->verdicts[i].rank != self->verdicts[i - 1].rank) {
+        if (i == 0 || order_of(&self->verdicts[i]) != order_of(&self->verdicts[i - 1])) {
             place = i + 1;
         }
         say_verdict(self, &self->verdicts[i], i < self->n_eligible ? place : 0);
     }
     say_others(self);
     buf_add_char(self->out, '\n');
+    if (self->profile.profile) {
+        explain_profile(self->snapshot, &self->profile, self->out);
+    }
 }
 
 /* ---- the outcome ----------------------------------------------------------------------------- */
+
+/* Of those that could take the request; without a profile the best is the one. */
+static uint32_t least_in_flight(const struct explanation *self) {
+    uint32_t least = self->verdicts[0].in_flight;
+    for (size_t i = 1; self->profile.profile && i < self->n_verdicts; i++) {
+        const struct verdict *verdict = &self->verdicts[i];
+        least = verdict->judged && verdict->in_flight < least ? verdict->in_flight : least;
+    }
+    return least;
+}
+
+static bool picks_other_than_the_best(const struct explanation *self) {
+    const struct profile *profile = self->profile.profile;
+    return profile && profile->picker.plugin != &plugin_max_score_picker;
+}
 
 static enum status outcome(struct explanation *self, struct error *err) {
     const struct pool_spec *spec = self->snapshot->spec;
@@ -265,17 +321,23 @@ static enum status outcome(struct explanation *self, struct error *err) {
         return refuse(self, err);
     }
     const struct verdict *best = self->verdicts;
-    if (self->sheddable && spec->max_in_flight > 0 && best->in_flight >= spec->max_in_flight) {
+    if (self->sheddable && spec->max_in_flight > 0 &&
+        least_in_flight(self) >= spec->max_in_flight) {
         error_set(err, ST_SATURATED,
                   "the request is sheddable, and every endpoint has %llu requests in flight or "
                   "more (max_in_flight)",
                   (unsigned long long)spec->max_in_flight);
         return refuse(self, err);
     }
-    while (n_best < self->n_eligible && best[n_best].rank == best->rank) {
+    while (n_best < self->n_eligible && order_of(&best[n_best]) == order_of(best)) {
         n_best++;
     }
     label(self, "outcome");
+    if (picks_other_than_the_best(self)) {
+        buf_printf(self->out, "one of the %zu, as the %s chooses\n", self->n_eligible,
+                   self->profile.profile->picker.plugin->type);
+        return ST_OK;
+    }
     buf_printf(self->out, "%s", best->endpoint->text);
     if (n_best > 1) {
         buf_printf(self->out, ", or another of the %zu with rank 1, at random", n_best);
@@ -301,6 +363,9 @@ static enum status examine(struct explanation *self, struct error *err) {
         st = read_list(self, "selection", question->selection, true, &self->selection, err);
     }
     if (st == ST_OK) {
+        st = ask_profile(self, err);
+    }
+    if (st == ST_OK) {
         st = judge(self, err);
     }
     return st;
@@ -308,8 +373,11 @@ static enum status examine(struct explanation *self, struct error *err) {
 
 enum status pick_explain(struct pool_reader *reader, const struct pick_question *question,
                          struct buf *out, struct error *err) {
-    struct explanation self = {
-        .question = question, .snapshot = pool_look(reader), .arena = out->arena, .out = out};
+    struct explanation self = {.question = question,
+                               .reader = reader,
+                               .snapshot = pool_look(reader),
+                               .arena = out->arena,
+                               .out = out};
     enum status st = examine(&self, err);
     if (st == ST_OK) {
         say_verdicts(&self);

@@ -13,6 +13,7 @@
 #include "base/dice.h"
 #include "loop/clock.h"
 #include "pool/pool_fixture.h"
+#include "pool/profile.h"
 #include "wire/pick_path.h"
 
 static const char A[] = "10.0.0.1:8000", B[] = "10.0.0.2:8000", C[] = "[::1]:8000";
@@ -159,6 +160,55 @@ static void test_saturation(void **state) {
     fixture_close(&fixture);
 }
 
+/* ---- profiles -------------------------------------------------------------------------------- */
+
+static void say(struct fixture *fixture, const char *text, uint32_t n_waiting, float used) {
+    struct endpoint_load load = {.until_ns = UINT64_MAX,
+                                 .known = LOAD_WAITING | LOAD_KV_CACHE,
+                                 .n_waiting = n_waiting,
+                                 .kv_cache_used = used};
+    pool_set_load(fixture->pool, fixture_endpoint(fixture, text), &load);
+}
+
+static void test_profiles(void **state) {
+    (void)state;
+    struct fixture fixture;
+    struct pick_question question = {.method = STR("GET")};
+    fixture_open(&fixture, three());
+    say(&fixture, A, 4, 0.25f);
+    say(&fixture, B, 0, 0.5f);
+    struct pool_pick held = fixture_pick(&fixture); /* C, which has said nothing */
+    expect(&fixture, question, ST_OK,
+           "  profile                       waiting  running  KV cache  queue-scorer x 2"
+           "  kv-cache-utilization-scorer x 2  active-request-scorer x 2      sum\n"
+           "  10.0.0.1:8000                       4  (    0)    25.0 %             0.000"
+           "                            0.750                      1.000    3.500\n"
+           "  10.0.0.2:8000                       0  (    0)    50.0 %             1.000"
+           "                            0.500                      1.000    5.000\n"
+           "  [::1]:8000                    (    1)  (    1)         ?             0.750"
+           "                            0.625                      0.000    2.750\n"
+           "  picker: max-score-picker\n");
+    expect(&fixture, question, ST_OK,
+           "  10.0.0.1:8000                 yes   yes                     0     2\n");
+    expect(&fixture, question, ST_OK, "outcome     10.0.0.2:8000\n");
+    pool_give_back(fixture.pool, &held.ticket);
+    fixture_close(&fixture);
+}
+
+static void test_other_pickers(void **state) {
+    (void)state;
+    static const struct profile any = {
+        .picker = {.plugin = &plugin_random_picker, .name = STR("any")}};
+    struct fixture fixture;
+    struct pick_question question = {.method = STR("GET"),
+                                     .subset = STR("10.0.0.1:8000,10.0.0.2:8000")};
+    struct pool_spec *spec = three();
+    spec->profile = &any;
+    fixture_open(&fixture, spec);
+    expect(&fixture, question, ST_OK, "outcome     one of the 2, as the random-picker chooses\n");
+    fixture_close(&fixture);
+}
+
 /* ---- agreement ------------------------------------------------------------------------------- */
 
 enum { N_ROUNDS = 3000, N_ENDPOINTS = 6 };
@@ -251,6 +301,23 @@ static void compare_one(struct fixture *fixture, struct dice *dice) {
     arena_free(arena);
 }
 
+/* What some endpoints say of their load. */
+static void say_loads(struct fixture *fixture, struct dice *dice) {
+    const struct pool_snapshot *snapshot = pool_look(fixture->reader);
+    for (uint32_t i = 0; i < snapshot->n_members; i++) {
+        const struct endpoint *endpoint = snapshot->members[i].endpoint;
+        struct endpoint_load load = {.until_ns = clock_now_ns() + dice_below(dice, 2),
+                                     .in_flight = endpoint_in_flight(endpoint),
+                                     .known = dice_below(dice, 16),
+                                     .n_waiting = dice_below(dice, 3),
+                                     .n_running = dice_below(dice, 3),
+                                     .kv_cache_used = (float)dice_below(dice, 3) / 2};
+        if (coin(dice)) {
+            pool_set_load(fixture->pool, endpoint, &load);
+        }
+    }
+}
+
 /* Some endpoints have requests, some refused a connection. */
 static size_t stir(struct fixture *fixture, struct dice *dice, struct pool_pick *held) {
     size_t n = 0;
@@ -275,6 +342,9 @@ static void test_as_picked(void **state) {
         struct fixture fixture;
         fixture_open(&fixture, random_spec(&dice));
         size_t n = stir(&fixture, &dice, held);
+        if (coin(&dice)) {
+            say_loads(&fixture, &dice);
+        }
         compare_one(&fixture, &dice);
         while (n > 0) {
             pool_give_back(fixture.pool, &held[--n].ticket);
@@ -288,6 +358,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_where_the_model_is), cmocka_unit_test(test_models),
         cmocka_unit_test(test_endpoints),          cmocka_unit_test(test_saturation),
+        cmocka_unit_test(test_profiles),           cmocka_unit_test(test_other_pickers),
         cmocka_unit_test(test_as_picked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

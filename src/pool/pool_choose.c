@@ -6,18 +6,14 @@
 #include "loop/clock.h"
 #include "pool/pool_state.h"
 
-static const struct profile *profile_of(const struct pool_reader *reader) {
-    const struct profile *profile = reader->snapshot->spec->profile;
-    return profile ? profile : &PROFILE_DEFAULT;
-}
-
 /* While nobody has said anything of late the default has nothing to go by but our own counts. */
-bool pool_has_profile(const struct pool_reader *reader) {
-    if (reader->snapshot->spec->profile) {
-        return !profile_is_fewest(reader->snapshot->spec->profile);
+const struct profile *pool_profile(const struct pool_reader *reader) {
+    const struct profile *profile = reader->snapshot->spec->profile;
+    if (profile) {
+        return profile_is_fewest(profile) ? NULL : profile;
     }
     uint64_t loads_ns = atomic_load_explicit(&reader->pool->loads_ns, memory_order_relaxed);
-    return loads_ns > 0 && loads_ns > clock_now_ns();
+    return loads_ns > 0 && loads_ns > clock_now_ns() ? &PROFILE_DEFAULT : NULL;
 }
 
 /* ---- candidates ------------------------------------------------------------------------------ */
@@ -54,17 +50,6 @@ static enum status make_room(struct pool_reader *reader, struct error *err) {
     return ST_OK;
 }
 
-static enum status gather(struct pool_reader *reader, const struct pool_request *request,
-                          struct pool_best *best, struct error *err) {
-    if (request->subset || request->selection) {
-        return pool_choose_of_subsets(reader, request->subset, request->selection, best, err);
-    }
-    for (uint32_t i = 0; i < reader->snapshot->n_members; i++) {
-        pool_add_candidate(best->choice, i);
-    }
-    return ST_OK;
-}
-
 /* One that just refused a connection is a candidate only where no other is. */
 static void leave_out_refused(struct choice *choice) {
     uint32_t n = 0;
@@ -85,29 +70,40 @@ static uint32_t least_in_flight(const struct choice *choice) {
     return least;
 }
 
+enum status pool_gather(struct pool_reader *reader, const struct pool_request *request,
+                        struct str model, struct choice *out, struct error *err) {
+    enum status st = make_room(reader, err);
+    *out = (struct choice){.snapshot = reader->snapshot,
+                           .model = model,
+                           .dice = &reader->dice,
+                           .now_ns = clock_now_ns(),
+                           .candidates = reader->candidates};
+    if (st == ST_OK && (request->subset || request->selection)) {
+        struct pool_best none = {.choice = out};
+        st = pool_choose_of_subsets(reader, request->subset, request->selection, &none, err);
+    } else if (st == ST_OK) {
+        for (uint32_t i = 0; i < reader->snapshot->n_members; i++) {
+            pool_add_candidate(out, i);
+        }
+    }
+    if (atomic_load_explicit(&reader->pool->forgive_ns, memory_order_relaxed) != UINT64_MAX) {
+        leave_out_refused(out);
+    }
+    return st;
+}
+
 /* ---- the choice ------------------------------------------------------------------------------ */
 
-enum status pool_choose_by_profile(struct pool_reader *reader, const struct pool_request *request,
-                                   struct str model, struct pool_best *best, struct error *err) {
-    enum status st = make_room(reader, err);
-    struct choice choice = {.snapshot = reader->snapshot,
-                            .model = model,
-                            .dice = &reader->dice,
-                            .now_ns = clock_now_ns(),
-                            .candidates = reader->candidates};
-    best->choice = &choice;
-    if (st == ST_OK) {
-        st = gather(reader, request, best, err);
-    }
-    best->choice = NULL;
+enum status pool_choose_by_profile(struct pool_reader *reader, const struct profile *profile,
+                                   const struct pool_request *request, struct str model,
+                                   struct pool_best *best, struct error *err) {
+    struct choice choice;
+    enum status st = pool_gather(reader, request, model, &choice, err);
     if (st != ST_OK) {
         return st;
     }
-    if (atomic_load_explicit(&reader->pool->forgive_ns, memory_order_relaxed) != UINT64_MAX) {
-        leave_out_refused(&choice);
-    }
     best->least_in_flight = least_in_flight(&choice);
-    best->n = profile_run(profile_of(reader), &choice, (uint32_t)best->most);
+    best->n = profile_run(profile, &choice, (uint32_t)best->most);
     for (size_t i = 0; i < best->n; i++) {
         best->endpoints[i] = choice_member(&choice, &choice.candidates[i])->endpoint;
     }

@@ -93,14 +93,13 @@ static void choose_of_all(struct pool_reader *reader, struct pool_best *best) {
 static enum status choose(struct pool_reader *reader, const struct pool_request *request,
                           struct str model, struct pool_best *best, bool *chosen,
                           struct error *err) {
-    bool by_profile = pool_has_profile(reader);
-    *chosen = by_profile || request->subset || request->selection;
+    const struct profile *profile = pool_profile(reader);
+    *chosen = profile || request->subset || request->selection;
     if (!*chosen) {
         return ST_OK;
     }
-    return by_profile
-               ? pool_choose_by_profile(reader, request, model, best, err)
-               : pool_choose_of_subsets(reader, request->subset, request->selection, best, err);
+    return profile ? pool_choose_by_profile(reader, profile, request, model, best, err)
+                   : pool_choose_of_subsets(reader, request->subset, request->selection, best, err);
 }
 
 /* The first is the one with the fewest, unless a profile chose it. */

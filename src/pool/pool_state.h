@@ -76,12 +76,17 @@ enum status pool_choose_of_subsets(struct pool_reader *reader, const struct subs
 
 /* ---- pool_choose.c --------------------------------------------------------------------------- */
 
-/* Must every endpoint be looked at? Otherwise the one with the fewest requests in flight is it. */
-bool pool_has_profile(const struct pool_reader *reader);
-/* The best of the reader's snapshot by its profile. `model`: as endpoints will see it.
- * Returns: ST_NO_MEMORY. Without the lock. */
-enum status pool_choose_by_profile(struct pool_reader *reader, const struct pool_request *request,
-                                   struct str model, struct pool_best *best, struct error *err)
+/* The profile that every endpoint is to be looked at for; NULL: the one with the fewest requests in
+ * flight is it. */
+const struct profile *pool_profile(const struct pool_reader *reader);
+/* All that the request may be sent to. `model`: as endpoints will see it. Returns: ST_NO_MEMORY. */
+enum status pool_gather(struct pool_reader *reader, const struct pool_request *request,
+                        struct str model, struct choice *out, struct error *err)
+    __attribute__((warn_unused_result));
+/* The best of the reader's snapshot by a profile. Returns: ST_NO_MEMORY. Without the lock. */
+enum status pool_choose_by_profile(struct pool_reader *reader, const struct profile *profile,
+                                   const struct pool_request *request, struct str model,
+                                   struct pool_best *best, struct error *err)
     __attribute__((warn_unused_result));
 /* An endpoint that is ready becomes a candidate. */
 void pool_add_candidate(struct choice *choice, uint32_t member);

@@ -68,6 +68,15 @@ static void mark(struct pool_reader *reader, const struct subset *subset) {
     }
 }
 
+static void consider_member(struct pool_reader *reader, const struct pool_member *member,
+                            struct pool_best *best) {
+    if (best->choice) {
+        pool_add_candidate(best->choice, (uint32_t)(member - reader->snapshot->members));
+    } else {
+        consider(best, &reader->dice, member->endpoint);
+    }
+}
+
 /* Considers the members of `subset`, each once, if it is `marked` or need not be. */
 static void consider_all(struct pool_reader *reader, const struct subset *subset, bool marked,
                          struct pool_best *best) {
@@ -79,11 +88,7 @@ static void consider_all(struct pool_reader *reader, const struct subset *subset
             uint32_t *seen = &reader->seen[member - snapshot->members];
             if (marked ? *seen == reader->list - 1 : *seen != reader->list) {
                 *seen = reader->list;
-                if (best->choice) {
-                    pool_add_candidate(best->choice, (uint32_t)(member - snapshot->members));
-                } else {
-                    consider(best, &reader->dice, member->endpoint);
-                }
+                consider_member(reader, member, best);
             }
         }
     }

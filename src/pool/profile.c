@@ -24,6 +24,12 @@ bool profile_is_fewest(const struct profile *profile) {
            profile->scorers[0].weight > 0 && profile->picker.plugin == &plugin_max_score_picker;
 }
 
+void profile_clear(struct choice *choice) {
+    for (uint32_t i = 0; i < choice->n; i++) {
+        choice->candidates[i].score = 0;
+    }
+}
+
 void profile_filter(const struct profile_step *step, struct choice *choice) {
     uint32_t before = choice->n;
     step->plugin->filter(step->parameters, choice);
@@ -39,12 +45,10 @@ uint32_t profile_run(const struct profile *profile, struct choice *choice, uint3
     for (size_t i = 0; i < profile->n_filters && choice->n > 0; i++) {
         profile_filter(&profile->filters[i], choice);
     }
-    for (uint32_t i = 0; i < choice->n; i++) {
-        choice->candidates[i].score = 0;
-    }
     if (choice->n == 0) {
         return 0;
     }
+    profile_clear(choice);
     for (size_t i = 0; i < profile->n_scorers; i++) {
         profile_score(&profile->scorers[i], choice);
     }

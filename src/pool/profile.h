@@ -34,7 +34,8 @@ bool profile_is_fewest(const struct profile *profile);
 /* The first `most` of the candidates, or all if they are fewer, are then the chosen ones, the first
  * choice first. Returns: how many were chosen; 0: the filters have left none. */
 uint32_t profile_run(const struct profile *profile, struct choice *choice, uint32_t most);
-/* Its parts, for who wants to know what each does. Scores become 0 before the first scorer. */
+/* Its parts, for who wants to know what each does; sums are made 0 before the first scorer. */
+void profile_clear(struct choice *choice);
 void profile_filter(const struct profile_step *step, struct choice *choice);
 void profile_score(const struct profile_step *step, struct choice *choice);
 

@@ -1,0 +1,28 @@
+/* How a pool's profile judges each endpoint for a request, step by step, for people who ask why.
+ * Nothing is picked and nothing counted. */
+#ifndef SLUICE_POOL_POOL_EXPLAIN_H
+#define SLUICE_POOL_POOL_EXPLAIN_H
+
+#include "pool/pool.h"
+#include "pool/profile.h"
+
+/* Of an endpoint that is ready and named by the request. */
+struct pool_judgement {
+    struct candidate seen;            /* as all plugins saw it; its score is the sum of all */
+    const struct profile_step *taker; /* the filter that took it away, or NULL */
+    float *scores;                    /* of each scorer, from 0 to 1, without weights */
+};
+
+struct pool_explanation {
+    const struct profile *profile; /* NULL: the fewest requests in flight is picked */
+    struct pool_judgement *items;  /* in the order of their members; all in the arena */
+    size_t n;
+};
+
+/* As pool_pick would do it with this reader now. Returns: ST_NO_MEMORY.
+ * Thread: the reader's; the result is good until it looks or picks again. */
+enum status pool_explain(struct pool_reader *reader, const struct pool_request *request,
+                         struct arena *arena, struct pool_explanation *out, struct error *err)
+    __attribute__((warn_unused_result));
+
+#endif
