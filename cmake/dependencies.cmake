@@ -30,6 +30,8 @@ sluice_find_pkg(uv libuv)
 sluice_find_pkg(zlib zlib)
 sluice_find_pkg(nghttp2 libnghttp2)
 sluice_find_pkg(openssl openssl>=3.0)
+sluice_find_pkg(curl libcurl>=7.88)
+sluice_find_pkg(cares libcares>=1.18)
 # For parts/pictures only, which is left out without it.
 pkg_check_modules(vips IMPORTED_TARGET GLOBAL vips>=8.13)
 if(vips_FOUND)

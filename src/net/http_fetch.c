@@ -1,0 +1,401 @@
+/* libcurl's multi interface on a worker's loop: curl says which sockets to watch and when to look
+ * at the time, the loop says what happened. A transfer's handle is used again for the next fetch.
+ *
+ * curl's callbacks must not call back into curl, so what has ended is only looked for behind a
+ * curl_multi_socket_action. */
+#include "net/http_fetch.h"
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "loop/clock.h"
+
+enum { NS_PER_MS = 1000000, READ_BYTES = 16 << 10, FIRST_BODY_BYTES = 4 << 10 };
+
+struct http_fetcher {
+    struct worker *worker;
+    struct http_fetch_tls tls;
+    CURLM *multi;
+    struct alarm alarm;
+    struct http_fetch *running;
+    struct http_fetch *idle;
+    size_t n_sockets; /* watched, or not closed yet */
+    bool stopping;
+    void (*done)(void *cookie);
+    void *cookie;
+};
+
+struct http_fetch {
+    struct http_fetcher *fetcher;
+    struct http_fetch *next, *prev; /* among those that run; idle ones have a next only */
+    CURL *easy;
+    http_fetch_done *done;
+    void (*piece)(void *user, struct str bytes);
+    void *user;
+    char *body;
+    size_t len, cap, max_bytes;
+    bool too_large, no_memory;
+};
+
+/* A socket that curl wants watched. */
+struct fetch_socket {
+    uv_poll_t poll;
+    struct http_fetcher *fetcher;
+    curl_socket_t fd;
+};
+
+/* ---- fetches --------------------------------------------------------------------------------- */
+
+static void link_running(struct http_fetch *fetch) {
+    struct http_fetcher *fetcher = fetch->fetcher;
+    fetch->prev = NULL;
+    fetch->next = fetcher->running;
+    if (fetch->next) {
+        fetch->next->prev = fetch;
+    }
+    fetcher->running = fetch;
+}
+
+/* Takes it out of curl's hands, and keeps it for the next one. */
+static void retire(struct http_fetch *fetch) {
+    struct http_fetcher *fetcher = fetch->fetcher;
+    curl_multi_remove_handle(fetcher->multi, fetch->easy);
+    *(fetch->prev ? &fetch->prev->next : &fetcher->running) = fetch->next;
+    if (fetch->next) {
+        fetch->next->prev = fetch->prev;
+    }
+    free(fetch->body);
+    fetch->body = NULL;
+    fetch->next = fetcher->idle;
+    fetcher->idle = fetch;
+}
+
+static size_t on_body(char *data, size_t size, size_t n, void *user) {
+    struct http_fetch *fetch = user;
+    size_t n_bytes = size * n; /* size is 1 */
+    if (fetch->max_bytes == 0) {
+        return n_bytes;
+    }
+    fetch->too_large = n_bytes > fetch->max_bytes - fetch->len;
+    if (fetch->too_large) {
+        return 0;
+    }
+    if (fetch->piece) {
+        fetch->piece(fetch->user, str_make(data, n_bytes));
+        fetch->len += n_bytes;
+        return n_bytes;
+    }
+    if (fetch->cap - fetch->len < n_bytes) {
+        size_t cap = 2 * (fetch->len + n_bytes) + FIRST_BODY_BYTES; /* below 3 x max_bytes */
+        char *larger = realloc(fetch->body, cap);
+        fetch->no_memory = !larger;
+        if (!larger) {
+            return 0;
+        }
+        fetch->body = larger;
+        fetch->cap = cap;
+    }
+    memcpy(fetch->body + fetch->len, data, n_bytes);
+    fetch->len += n_bytes;
+    return n_bytes;
+}
+
+/* ---- what came of it ------------------------------------------------------------------------- */
+
+static void explain_io(struct http_fetch *fetch, CURLcode code, struct http_fetched *out) {
+    long number = 0;
+    curl_easy_getinfo(fetch->easy, CURLINFO_OS_ERRNO, &number);
+    out->refused = code == CURLE_COULDNT_CONNECT && number == ECONNREFUSED;
+    if (out->refused) {
+        error_set(&out->error, ST_IO, "refused the connection");
+    } else if (code == CURLE_COULDNT_CONNECT && number != 0) {
+        error_set(&out->error, ST_IO, "could not be connected to: %s", strerror((int)number));
+    } else if (code == CURLE_GOT_NOTHING) {
+        error_set(&out->error, ST_IO, "closed the connection without an answer");
+    } else {
+        error_set(&out->error, ST_IO, "%s", curl_easy_strerror(code));
+    }
+}
+
+static void explain(struct http_fetch *fetch, CURLcode code, struct http_fetched *out) {
+    struct error *err = &out->error;
+    if (fetch->no_memory || code == CURLE_OUT_OF_MEMORY) {
+        error_set(err, ST_NO_MEMORY, "no memory for the answer");
+    } else if (fetch->too_large || code == CURLE_FILESIZE_EXCEEDED) {
+        error_set(err, ST_BODY_TOO_LARGE, "answered with more than %zu bytes", fetch->max_bytes);
+    } else if (code == CURLE_OPERATION_TIMEDOUT) {
+        error_set(err, ST_DEADLINE_EXCEEDED, "timed out");
+    } else if (code == CURLE_URL_MALFORMAT) {
+        error_set(err, ST_BAD_CONFIG, "is no URL");
+    } else if (code == CURLE_PARTIAL_FILE) {
+        error_set(err, ST_BAD_ANSWER, "closed the connection within its answer");
+    } else if (code == CURLE_WEIRD_SERVER_REPLY || code == CURLE_UNSUPPORTED_PROTOCOL) {
+        error_set(err, ST_BAD_ANSWER, "answered with something that is not HTTP");
+    } else {
+        explain_io(fetch, code, out);
+    }
+}
+
+static void finish(struct http_fetch *fetch, CURLcode code) {
+    struct http_fetched out = {.error.status = ST_OK,
+                               .body = str_make(fetch->body, fetch->body ? fetch->len : 0)};
+    const char *type = NULL;
+    long status = 0;
+    curl_easy_getinfo(fetch->easy, CURLINFO_RESPONSE_CODE, &status);
+    curl_easy_getinfo(fetch->easy, CURLINFO_CONTENT_TYPE, &type);
+    out.status = (int)status;
+    out.content_type = str_of(type ? type : "");
+    if (code != CURLE_OK) {
+        explain(fetch, code, &out);
+    }
+    fetch->done(fetch->user, &out);
+    retire(fetch);
+}
+
+static void look_for_ended(struct http_fetcher *fetcher) {
+    int n_left;
+    CURLMsg *message;
+    while ((message = curl_multi_info_read(fetcher->multi, &n_left))) {
+        char *user = NULL;
+        if (message->msg == CURLMSG_DONE) {
+            CURLcode code = message->data.result;
+            curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &user);
+            finish((struct http_fetch *)(void *)user, code);
+        }
+    }
+}
+
+static void act(struct http_fetcher *fetcher, curl_socket_t fd, int events) {
+    int n_running;
+    curl_multi_socket_action(fetcher->multi, fd, events, &n_running);
+    look_for_ended(fetcher);
+}
+
+/* ---- sockets and time ------------------------------------------------------------------------ */
+
+static void over_if_so(struct http_fetcher *fetcher) {
+    if (fetcher->stopping && fetcher->n_sockets == 0) {
+        fetcher->done(fetcher->cookie);
+    }
+}
+
+static void on_closed(uv_handle_t *handle) {
+    struct fetch_socket *watched = handle->data;
+    struct http_fetcher *fetcher = watched->fetcher;
+    free(watched);
+    fetcher->n_sockets--;
+    over_if_so(fetcher);
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events) {
+    struct fetch_socket *watched = poll->data;
+    int seen = status < 0 ? CURL_CSELECT_ERR : 0;
+    seen |= events & UV_READABLE ? CURL_CSELECT_IN : 0;
+    seen |= events & UV_WRITABLE ? CURL_CSELECT_OUT : 0;
+    act(watched->fetcher, watched->fd, seen);
+}
+
+static struct fetch_socket *watch(struct http_fetcher *fetcher, curl_socket_t fd) {
+    struct fetch_socket *watched = calloc(1, sizeof(*watched));
+    if (!watched || uv_poll_init_socket(worker_loop(fetcher->worker), &watched->poll, fd) != 0) {
+        free(watched);
+        return NULL;
+    }
+    watched->poll.data = watched;
+    watched->fetcher = fetcher;
+    watched->fd = fd;
+    fetcher->n_sockets++;
+    curl_multi_assign(fetcher->multi, fd, watched);
+    return watched;
+}
+
+/* curl: watch this socket for that. Returns: 0; -1 ends all that is under way. */
+static int on_socket(CURL *easy, curl_socket_t fd, int what, void *user, void *assigned) {
+    struct fetch_socket *watched = assigned;
+    struct http_fetcher *fetcher = user;
+    (void)easy;
+    if (what == CURL_POLL_REMOVE) {
+        if (watched) {
+            curl_multi_assign(fetcher->multi, fd, NULL);
+            uv_close((uv_handle_t *)&watched->poll, on_closed);
+        }
+        return 0;
+    }
+    if (!watched && !(watched = watch(fetcher, fd))) {
+        return -1;
+    }
+    int events = (what & CURL_POLL_IN ? UV_READABLE : 0) | (what & CURL_POLL_OUT ? UV_WRITABLE : 0);
+    return uv_poll_start(&watched->poll, events, on_poll) == 0 ? 0 : -1;
+}
+
+static void ring(struct alarm *alarm) {
+    struct http_fetcher *fetcher =
+        (struct http_fetcher *)(void *)((char *)alarm - offsetof(struct http_fetcher, alarm));
+    act(fetcher, CURL_SOCKET_TIMEOUT, 0);
+}
+
+/* curl: look at the time then; -1: no need. */
+static int on_timer(CURLM *multi, long timeout_ms, void *user) {
+    struct http_fetcher *fetcher = user;
+    struct alarms *alarms = worker_alarms(fetcher->worker);
+    (void)multi;
+    if (timeout_ms < 0) {
+        alarm_clear(alarms, &fetcher->alarm);
+        return 0;
+    }
+    uint64_t due_ns = clock_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
+    return alarm_set(alarms, &fetcher->alarm, due_ns) ? 0 : -1;
+}
+
+/* ---- the fetcher ----------------------------------------------------------------------------- */
+
+enum status http_fetcher_new(struct worker *worker, const struct http_fetch_tls *tls,
+                             unsigned most_kept, struct http_fetcher **out, struct error *err) {
+    struct http_fetcher *fetcher = calloc(1, sizeof(*fetcher));
+    bool global = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+    CURLM *multi = global ? curl_multi_init() : NULL;
+    if (!fetcher || !multi) {
+        if (global) {
+            curl_global_cleanup();
+        }
+        free(fetcher);
+        return error_set(err, ST_NO_MEMORY, "no memory for fetching over HTTP");
+    }
+    fetcher->worker = worker;
+    fetcher->tls = tls ? *tls : (struct http_fetch_tls){0};
+    fetcher->multi = multi;
+    fetcher->alarm.ring = ring;
+    curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, on_socket);
+    curl_multi_setopt(multi, CURLMOPT_SOCKETDATA, fetcher);
+    curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, on_timer);
+    curl_multi_setopt(multi, CURLMOPT_TIMERDATA, fetcher);
+    http_fetcher_keep(fetcher, most_kept);
+    *out = fetcher;
+    return ST_OK;
+}
+
+void http_fetcher_keep(struct http_fetcher *fetcher, unsigned most_kept) {
+    curl_multi_setopt(fetcher->multi, CURLMOPT_MAXCONNECTS, (long)most_kept);
+}
+
+void http_fetcher_stop(struct http_fetcher *fetcher, void (*done)(void *cookie), void *cookie) {
+    struct http_fetched cancelled = {.error.status = ST_OK};
+    error_set(&cancelled.error, ST_CANCELLED, "given up");
+    while (fetcher->running) {
+        struct http_fetch *fetch = fetcher->running;
+        fetch->done(fetch->user, &cancelled);
+        retire(fetch);
+    }
+    while (fetcher->idle) {
+        struct http_fetch *fetch = fetcher->idle;
+        fetcher->idle = fetch->next;
+        curl_easy_cleanup(fetch->easy);
+        free(fetch);
+    }
+    curl_multi_cleanup(fetcher->multi);
+    fetcher->multi = NULL;
+    alarm_clear(worker_alarms(fetcher->worker), &fetcher->alarm);
+    fetcher->done = done;
+    fetcher->cookie = cookie;
+    fetcher->stopping = true;
+    over_if_so(fetcher);
+}
+
+void http_fetcher_free(struct http_fetcher *fetcher) {
+    if (fetcher) {
+        free(fetcher);
+        curl_global_cleanup();
+    }
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+/* What is the same for every fetch. */
+static void set_up(struct http_fetch *fetch) {
+    const struct http_fetch_tls *tls = &fetch->fetcher->tls;
+    CURL *easy = fetch->easy;
+    curl_easy_setopt(easy, CURLOPT_PRIVATE, fetch);
+    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
+    curl_easy_setopt(easy, CURLOPT_WRITEDATA, fetch);
+    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(easy, CURLOPT_NOPROXY, "*"); /* whatever the environment says */
+    curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
+    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)READ_BYTES);
+    curl_easy_setopt(easy, CURLOPT_USERAGENT, "sluice");
+    curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, tls->insecure ? 0L : 1L);
+    curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, tls->insecure ? 0L : 2L);
+    if (tls->ca) {
+        curl_easy_setopt(easy, CURLOPT_CAINFO, tls->ca);
+    }
+    if (tls->cert) {
+        curl_easy_setopt(easy, CURLOPT_SSLCERT, tls->cert);
+        curl_easy_setopt(easy, CURLOPT_SSLKEY, tls->key ? tls->key : tls->cert);
+    }
+}
+
+/* One that was used before, or a new one. */
+static struct http_fetch *fetch_new(struct http_fetcher *fetcher) {
+    struct http_fetch *fetch = fetcher->idle;
+    if (fetch) {
+        fetcher->idle = fetch->next;
+        *fetch = (struct http_fetch){.fetcher = fetcher, .easy = fetch->easy};
+        return fetch;
+    }
+    fetch = calloc(1, sizeof(*fetch));
+    CURL *easy = fetch ? curl_easy_init() : NULL;
+    if (!easy) {
+        free(fetch);
+        return NULL;
+    }
+    *fetch = (struct http_fetch){.fetcher = fetcher, .easy = easy};
+    set_up(fetch);
+    return fetch;
+}
+
+static CURLcode set_ask(struct http_fetch *fetch, const struct http_fetch_ask *ask) {
+    CURL *easy = fetch->easy;
+    long timeout_ms = (long)((ask->timeout_ns + NS_PER_MS - 1) / NS_PER_MS);
+    fetch->done = ask->done;
+    fetch->piece = ask->piece;
+    fetch->user = ask->user;
+    fetch->max_bytes = ask->max_body_bytes;
+    curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, timeout_ms);
+    curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, timeout_ms);
+    curl_easy_setopt(easy, CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)ask->max_body_bytes);
+    curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, ask->once ? 1L : 0L);
+    curl_easy_setopt(easy, CURLOPT_FORBID_REUSE, ask->once ? 1L : 0L);
+    curl_easy_setopt(easy, CURLOPT_XOAUTH2_BEARER, ask->bearer);
+    curl_easy_setopt(easy, CURLOPT_HTTPAUTH, ask->bearer ? CURLAUTH_BEARER : CURLAUTH_NONE);
+    return curl_easy_setopt(easy, CURLOPT_URL, ask->url);
+}
+
+/* Returns: false when out of memory; it is idle then. */
+static bool start(struct http_fetch *fetch, const struct http_fetch_ask *ask) {
+    link_running(fetch);
+    if (set_ask(fetch, ask) != CURLE_OK ||
+        curl_multi_add_handle(fetch->fetcher->multi, fetch->easy) != CURLM_OK) {
+        retire(fetch);
+        return false;
+    }
+    return true;
+}
+
+enum status http_fetch_begin(struct http_fetcher *fetcher, const struct http_fetch_ask *ask,
+                             struct http_fetch **out, struct error *err) {
+    struct http_fetch *fetch = fetch_new(fetcher);
+    if (!fetch || !start(fetch, ask)) {
+        return error_set(err, ST_NO_MEMORY, "no memory for fetching %s", ask->url);
+    }
+    if (out) {
+        *out = fetch;
+    }
+    return ST_OK;
+}
+
+void http_fetch_cancel(struct http_fetch *fetch) {
+    retire(fetch);
+}

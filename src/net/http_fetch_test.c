@@ -1,0 +1,522 @@
+/* Fetches against a real server, and against sockets that misbehave: what comes of each is said in
+ * the words that people read. */
+#include "net/http_fetch.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+
+#include "loop/clock.h"
+#include "net/http_server_fixture.h"
+#include "net/tls_fixture.h"
+#include "net/tls_server.h"
+
+enum { SECOND = 1000000000, MOST = 64, URL_BYTES = 200 };
+
+/* What came of one. */
+struct got {
+    struct rig *rig;
+    struct http_fetch *fetch;
+    enum status status;
+    char why[ERROR_TEXT_BYTES];
+    bool refused, done;
+    int http;
+    char type[40], body[200];
+    size_t n_body;
+};
+
+struct rig {
+    struct worker *worker;
+    struct http_fetcher *fetcher;
+    struct worker_msg msg;
+    void (*step)(struct rig *rig);
+    struct got got[MOST];
+    struct http_fetch_ask ask; /* of the next steps */
+    int n_asked, n_done, n_expected;
+    bool ended; /* what the test waits for */
+    struct lock lock;
+    struct lock_cond cond;
+    size_t n_pieces, n_piece_bytes;
+};
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+/* On the worker. */
+static void end(struct rig *rig) {
+    lock_take(&rig->lock);
+    rig->ended = true;
+    lock_wake_all(&rig->cond);
+    lock_drop(&rig->lock);
+}
+
+static void wait_for_end(struct rig *rig) {
+    lock_take(&rig->lock);
+    while (!rig->ended) {
+        lock_wait(&rig->lock, &rig->cond);
+    }
+    rig->ended = false;
+    lock_drop(&rig->lock);
+}
+
+static void on_done(void *user, const struct http_fetched *fetched) {
+    struct got *got = user;
+    struct rig *rig = got->rig;
+    assert_true(worker_is_current(rig->worker));
+    assert_false(got->done);
+    got->done = true;
+    got->fetch = NULL;
+    got->status = fetched->error.status;
+    got->refused = fetched->refused;
+    got->http = fetched->status;
+    got->n_body = fetched->body.len;
+    snprintf(got->why, sizeof(got->why), "%s",
+             fetched->error.status == ST_OK ? "" : fetched->error.text);
+    snprintf(got->type, sizeof(got->type), "%.*s", STR_ARG(fetched->content_type));
+    snprintf(got->body, sizeof(got->body), "%.*s", STR_ARG(fetched->body));
+    if (++rig->n_done == rig->n_expected) {
+        end(rig);
+    }
+}
+
+static struct got *begin(struct rig *rig, const char *url) {
+    struct got *got = &rig->got[rig->n_asked++];
+    struct http_fetch_ask ask = rig->ask;
+    struct error err;
+    *got = (struct got){.rig = rig};
+    ask.url = url;
+    ask.done = on_done;
+    ask.user = ask.piece ? (void *)rig : (void *)got;
+    assert_int_equal(http_fetch_begin(rig->fetcher, &ask, &got->fetch, &err), ST_OK);
+    assert_false(got->done);
+    return got;
+}
+
+static void on_step(struct worker_msg *msg) {
+    struct rig *rig = (struct rig *)(void *)((char *)msg - offsetof(struct rig, msg));
+    rig->step(rig);
+}
+
+static void post(struct rig *rig, void (*step)(struct rig *rig)) {
+    rig->step = step;
+    rig->msg.run = on_step;
+    worker_post(rig->worker, &rig->msg);
+    wait_for_end(rig);
+}
+
+/* Runs `step` on the loop, and waits until `n` have ended. */
+static void run(struct rig *rig, void (*step)(struct rig *rig), int n) {
+    rig->n_asked = rig->n_done = 0;
+    rig->n_expected = n;
+    post(rig, step);
+    assert_int_equal(rig->n_done, n);
+}
+
+static void rig_init(struct rig *rig, const struct http_fetch_tls *tls) {
+    struct error err;
+    *rig = (struct rig){.ask = {.timeout_ns = UINT64_C(60) * SECOND, .max_body_bytes = 100}};
+    lock_init(&rig->lock);
+    lock_cond_init(&rig->cond);
+    assert_int_equal(worker_new("fetch", &rig->worker, &err), ST_OK);
+    assert_int_equal(http_fetcher_new(rig->worker, tls, 8, &rig->fetcher, &err), ST_OK);
+    assert_int_equal(worker_start(rig->worker, &err), ST_OK);
+}
+
+static void on_stopped(void *cookie) {
+    end(cookie);
+}
+
+static void step_stop(struct rig *rig) {
+    http_fetcher_stop(rig->fetcher, on_stopped, rig);
+}
+
+/* `stop`: step_stop, or what does it too. */
+static void rig_end(struct rig *rig, void (*stop)(struct rig *rig)) {
+    post(rig, stop);
+    worker_stop(rig->worker);
+    worker_join(rig->worker);
+    http_fetcher_free(rig->fetcher);
+    worker_free(rig->worker);
+    lock_cond_fini(&rig->cond);
+    lock_fini(&rig->lock);
+}
+
+static void rig_fini(struct rig *rig) {
+    rig_end(rig, step_stop);
+}
+
+static char url[URL_BYTES];
+
+static void set_url(const struct address *address, const char *scheme, const char *path) {
+    char text[ADDRESS_TEXT_BYTES];
+    snprintf(url, sizeof(url), "%s://%s%s", scheme, address_print(address, text), path);
+}
+
+static void step_one(struct rig *rig) {
+    begin(rig, url);
+}
+
+static const struct got *fetch(struct rig *rig, const struct address *address, const char *path) {
+    set_url(address, "http", path);
+    run(rig, step_one, 1);
+    return &rig->got[0];
+}
+
+/* ---- a server -------------------------------------------------------------------------------- */
+
+static void what_is_answered(void **state) {
+    (void)state;
+    struct test_server server;
+    struct http_limits limits = test_limits();
+    struct rig rig;
+    test_server_start(&server, &limits, "127.0.0.1:0");
+    rig_init(&rig, NULL);
+    const struct got *got = fetch(&rig, &server.host.bound, "/hello");
+    assert_int_equal(got->status, ST_OK);
+    assert_int_equal(got->http, 200);
+    assert_string_equal(got->type, "text/plain");
+    assert_string_equal(got->body, "hello");
+    got = fetch(&rig, &server.host.bound, "/refuse"); /* an answer like any other */
+    assert_int_equal(got->status, ST_OK);
+    assert_int_equal(got->http, 404);
+    got = fetch(&rig, &server.host.bound, "/later");
+    assert_string_equal(got->body, "later");
+    rig_fini(&rig);
+    test_server_stop(&server);
+}
+
+static void a_connection_is_kept(void **state) {
+    (void)state;
+    struct test_server server;
+    struct http_limits limits = test_limits();
+    struct rig rig;
+    int64_t before = metric_read(METRIC_CONNECTIONS_TOTAL);
+    test_server_start(&server, &limits, "127.0.0.1:0");
+    rig_init(&rig, NULL);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(fetch(&rig, &server.host.bound, "/hello")->http, 200);
+    }
+    assert_int_equal(metric_read(METRIC_CONNECTIONS_TOTAL), before + 1);
+    rig.ask.once = true;
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(fetch(&rig, &server.host.bound, "/hello")->http, 200);
+    }
+    assert_int_equal(metric_read(METRIC_CONNECTIONS_TOTAL), before + 6);
+    rig_fini(&rig);
+    test_server_stop(&server);
+}
+
+static void a_body_over_the_limit(void **state) {
+    (void)state;
+    struct test_server server;
+    struct http_limits limits = test_limits();
+    struct rig rig;
+    test_server_start(&server, &limits, "127.0.0.1:0");
+    rig_init(&rig, NULL);
+    const struct got *got = fetch(&rig, &server.host.bound, "/big");
+    assert_int_equal(got->status, ST_BODY_TOO_LARGE);
+    assert_string_equal(got->why, "answered with more than 100 bytes");
+    rig.ask.max_body_bytes = 5;
+    assert_string_equal(fetch(&rig, &server.host.bound, "/hello")->body, "hello");
+    rig.ask.max_body_bytes = 4;
+    assert_int_equal(fetch(&rig, &server.host.bound, "/hello")->status, ST_BODY_TOO_LARGE);
+    rig.ask.max_body_bytes = 0; /* none is wanted */
+    got = fetch(&rig, &server.host.bound, "/big");
+    assert_int_equal(got->status, ST_OK);
+    assert_int_equal(got->http, 200);
+    assert_int_equal(got->n_body, 0);
+    rig.ask.max_body_bytes = TEST_BIG_BYTES;
+    got = fetch(&rig, &server.host.bound, "/big");
+    assert_int_equal(got->status, ST_OK);
+    assert_int_equal(got->n_body, TEST_BIG_BYTES);
+    rig_fini(&rig);
+    test_server_stop(&server);
+}
+
+static void on_piece(void *user, struct str bytes) {
+    struct rig *rig = user;
+    rig->n_pieces++;
+    rig->n_piece_bytes += bytes.len;
+}
+
+static void on_pieces_done(void *user, const struct http_fetched *fetched) {
+    struct rig *rig = user;
+    on_done(&rig->got[0], fetched);
+}
+
+static void step_pieces(struct rig *rig) {
+    struct http_fetch_ask ask = rig->ask;
+    struct error err;
+    rig->got[0] = (struct got){.rig = rig};
+    rig->n_pieces = rig->n_piece_bytes = 0;
+    ask.url = url;
+    ask.piece = on_piece;
+    ask.done = on_pieces_done;
+    ask.user = rig;
+    assert_int_equal(http_fetch_begin(rig->fetcher, &ask, NULL, &err), ST_OK);
+}
+
+static void a_body_in_pieces(void **state) {
+    (void)state;
+    struct test_server server;
+    struct http_limits limits = test_limits();
+    struct rig rig;
+    test_server_start(&server, &limits, "127.0.0.1:0");
+    rig_init(&rig, NULL);
+    rig.ask.max_body_bytes = TEST_BIG_BYTES;
+    set_url(&server.host.bound, "http", "/big");
+    run(&rig, step_pieces, 1);
+    assert_int_equal(rig.got[0].status, ST_OK);
+    assert_int_equal(rig.got[0].n_body, 0);
+    assert_true(rig.n_pieces > 1);
+    assert_int_equal(rig.n_piece_bytes, TEST_BIG_BYTES);
+    rig_fini(&rig);
+    test_server_stop(&server);
+}
+
+static void step_many(struct rig *rig) {
+    for (int i = 0; i < MOST; i++) {
+        begin(rig, url);
+    }
+}
+
+/* Half of them are given up while they are under way. */
+static void step_many_cancelled(struct rig *rig) {
+    step_many(rig);
+    for (int i = 0; i < MOST; i += 2) {
+        http_fetch_cancel(rig->got[i].fetch);
+    }
+}
+
+static void many_at_once(void **state) {
+    (void)state;
+    struct test_server server;
+    struct http_limits limits = test_limits();
+    struct rig rig;
+    test_server_start(&server, &limits, "127.0.0.1:0");
+    rig_init(&rig, NULL);
+    set_url(&server.host.bound, "http", "/hello");
+    run(&rig, step_many, MOST);
+    for (int i = 0; i < MOST; i++) {
+        assert_string_equal(rig.got[i].body, "hello");
+    }
+    run(&rig, step_many_cancelled, MOST / 2);
+    for (int i = 0; i < MOST; i++) {
+        assert_int_equal(rig.got[i].done, i % 2 == 1);
+    }
+    rig_fini(&rig);
+    test_server_stop(&server);
+}
+
+/* It is asked, and does not answer: the end of the fetcher is the fetch's end. */
+static void step_stop_under_way(struct rig *rig) {
+    begin(rig, url);
+    http_fetcher_stop(rig->fetcher, on_stopped, rig);
+}
+
+static void the_end_of_a_fetcher(void **state) {
+    (void)state;
+    struct test_server server;
+    struct http_limits limits = test_limits();
+    struct rig rig;
+    test_server_start(&server, &limits, "127.0.0.1:0");
+    rig_init(&rig, NULL);
+    set_url(&server.host.bound, "http", "/hello");
+    rig_end(&rig, step_stop_under_way);
+    assert_true(rig.got[0].done);
+    assert_int_equal(rig.got[0].status, ST_CANCELLED);
+    test_server_stop(&server);
+}
+
+/* ---- those that do not answer ---------------------------------------------------------------- */
+
+static int listen_at(struct address *out) {
+    struct error err;
+    assert_int_equal(address_parse(STR("127.0.0.1:0"), out, &err), ST_OK);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&out->storage, out->len), 0);
+    assert_int_equal(listen(fd, 8), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&out->storage, &out->len), 0);
+    return fd;
+}
+
+static void nobody_listens(void **state) {
+    (void)state;
+    struct rig rig;
+    struct address address;
+    close(listen_at(&address));
+    rig_init(&rig, NULL);
+    const struct got *got = fetch(&rig, &address, "/");
+    assert_int_equal(got->status, ST_IO);
+    assert_true(got->refused);
+    assert_int_equal(got->http, 0);
+    assert_string_equal(got->why, "refused the connection");
+    rig_fini(&rig);
+}
+
+static void nobody_answers(void **state) {
+    (void)state;
+    struct rig rig;
+    struct address address;
+    int fd = listen_at(&address); /* connections are made, and never taken */
+    rig_init(&rig, NULL);
+    rig.ask.timeout_ns = SECOND / 20;
+    uint64_t begun_ns = clock_now_ns();
+    const struct got *got = fetch(&rig, &address, "/");
+    assert_true(clock_now_ns() - begun_ns >= SECOND / 20 - 1000000);
+    assert_int_equal(got->status, ST_DEADLINE_EXCEEDED);
+    assert_false(got->refused);
+    assert_string_equal(got->why, "timed out");
+    rig_fini(&rig);
+    close(fd);
+}
+
+/* A server of one connection that says what it was made to say. */
+struct rude {
+    int fd;
+    const char *says;
+    pthread_t thread;
+};
+
+static void *be_rude(void *arg) {
+    struct rude *rude = arg;
+    int fd = accept(rude->fd, NULL, NULL);
+    char head[1000];
+    size_t n = 0;
+    assert_true(fd >= 0);
+    while (n < 4 || memcmp(head + n - 4, "\r\n\r\n", 4) != 0) {
+        assert_int_equal(test_read(fd, head + n++, 1), 1);
+    }
+    test_try_send(fd, rude->says, strlen(rude->says));
+    close(fd);
+    return NULL;
+}
+
+static const struct rude_row {
+    const char *says;
+    enum status status;
+    int http;
+    const char *why;
+} RUDE[] = {
+    {"", ST_IO, 0, "closed the connection without an answer"},
+    {"hello\r\n", ST_BAD_ANSWER, 0, "answered with something that is not HTTP"},
+    {"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello", ST_BAD_ANSWER, 200,
+     "closed the connection within its answer"},
+    {"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 1000000\r\n\r\n", ST_BODY_TOO_LARGE, 503,
+     "answered with more than 100 bytes"},
+    /* Nothing is followed. */
+    {"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n", ST_OK, 302,
+     ""},
+    {"HTTP/1.1 200 OK\r\n\r\nup to the end", ST_OK, 200, ""},
+};
+
+static void those_who_misbehave(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof(RUDE) / sizeof(RUDE[0]); i++) {
+        struct rude rude = {.says = RUDE[i].says};
+        struct address address;
+        struct rig rig;
+        rude.fd = listen_at(&address);
+        assert_int_equal(pthread_create(&rude.thread, NULL, be_rude, &rude), 0);
+        rig_init(&rig, NULL);
+        const struct got *got = fetch(&rig, &address, "/");
+        assert_int_equal(got->status, RUDE[i].status);
+        assert_int_equal(got->http, RUDE[i].http);
+        assert_string_equal(got->why, RUDE[i].why);
+        rig_fini(&rig);
+        pthread_join(rude.thread, NULL);
+        close(rude.fd);
+    }
+}
+
+/* A proxy of the environment is not used: it would be asked about addresses it cannot reach. */
+static void no_proxy(void **state) {
+    (void)state;
+    struct test_server server;
+    struct http_limits limits = test_limits();
+    struct rig rig;
+    setenv("http_proxy", "http://127.0.0.1:1", 1);
+    test_server_start(&server, &limits, "127.0.0.1:0");
+    rig_init(&rig, NULL);
+    assert_int_equal(fetch(&rig, &server.host.bound, "/hello")->http, 200);
+    rig_fini(&rig);
+    test_server_stop(&server);
+    unsetenv("http_proxy");
+}
+
+/* ---- TLS ------------------------------------------------------------------------------------- */
+
+static const char *write_pem(const char *dir, const char *name, const char *text) {
+    static char paths[4][100];
+    static int next;
+    char *path = paths[next++ % 4];
+    snprintf(path, sizeof(paths[0]), "%s/%s", dir, name);
+    int fd = open(path, O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    close(fd);
+    return path;
+}
+
+static void over_tls(void **state) {
+    (void)state;
+    char dir[] = "/tmp/http_fetch_test.XXXXXX";
+    struct test_identity identity;
+    struct test_server server;
+    struct tls_server *tls;
+    struct http_limits limits = test_limits();
+    struct rig rig;
+    struct error err;
+    assert_non_null(mkdtemp(dir));
+    test_identity_init(&identity, "localhost", NULL);
+    const char *cert = write_pem(dir, "cert", identity.cert_pem);
+    const char *key = write_pem(dir, "key", identity.key_pem);
+    struct tls_server_options options = {.cert = {"cert", cert}, .key = {"key", key}};
+    assert_int_equal(tls_server_new(&options, time(NULL), &tls, &err), ST_OK);
+    test_server_start_over(&server, &limits, test_budget(), "127.0.0.1:0", tls);
+    const struct {
+        struct http_fetch_tls tls;
+        enum status status;
+    } rows[] = {
+        {{.ca = cert}, ST_OK},
+        {{.insecure = true}, ST_OK},
+        {{.ca = NULL}, ST_IO}, /* nobody vouches for it */
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        rig_init(&rig, &rows[i].tls);
+        set_url(&server.host.bound, "https", "/hello");
+        run(&rig, step_one, 1);
+        assert_int_equal(rig.got[0].status, rows[i].status);
+        assert_string_equal(rig.got[0].body, rows[i].status == ST_OK ? "hello" : "");
+        rig_fini(&rig);
+    }
+    test_server_stop(&server);
+    tls_server_free(tls);
+    unlink(cert);
+    unlink(key);
+    assert_int_equal(rmdir(dir), 0);
+    test_identity_fini(&identity);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_answered),
+        cmocka_unit_test(a_connection_is_kept),
+        cmocka_unit_test(a_body_over_the_limit),
+        cmocka_unit_test(a_body_in_pieces),
+        cmocka_unit_test(many_at_once),
+        cmocka_unit_test(the_end_of_a_fetcher),
+        cmocka_unit_test(nobody_listens),
+        cmocka_unit_test(nobody_answers),
+        cmocka_unit_test(those_who_misbehave),
+        cmocka_unit_test(no_proxy),
+        cmocka_unit_test(over_tls),
+    };
+    return cmocka_run_group_tests_name("net/http_fetch", tests, NULL, NULL);
+}
