@@ -147,12 +147,13 @@ static const struct model_config_tensor identity_input = {
 };
 
 /* The rig's requests name their input x. */
-static void open_identity(struct rig *rig, const sluice_backend *backend) {
+static void open_identity(struct rig *rig, const sluice_backend *backend, uint64_t delay_us) {
     struct model_config_tensor x = identity_input, y = identity_input;
     struct error err;
     x.name = STR("x");
     y.name = STR("y");
-    struct model_config config = {.has_max_batch_size = true,
+    struct model_config config = {.max_queue_delay_us = delay_us,
+                                  .has_max_batch_size = true,
                                   .max_batch_size = RIG_ROWS_MAX,
                                   .inputs = &x,
                                   .n_inputs = 1,
@@ -180,13 +181,18 @@ static void identity_from_the_build_folder(void **state) {
     if (backends_get(backends, STR("identity"), &backend, &err) != ST_OK) {
         fail_msg("%s", err.text);
     }
-    open_identity(&rig, backend);
+    open_identity(&rig, backend, 0);
+    assert_int_equal(rig.version->run_on, RUN_ON_WORKER);
     assert_true(str_is(model_version_spec(rig.version)->platform, "identity"));
     rig_run(&rig, send_two_rows, 1);
     assert_int_equal(rig.calls[0].error.status, ST_OK);
     assert_int_equal(rig.calls[0].n_outputs, 1);
     assert_int_equal(rig.calls[0].y_dims[0], 2);
     assert_memory_equal(rig.calls[0].y, rig.calls[0].x, 2 * RIG_WIDTH * sizeof(float));
+    rig_close(&rig);
+    /* However cheap: to wait for company is an instance's business. */
+    open_identity(&rig, backend, 1000);
+    assert_int_equal(rig.version->run_on, RUN_ON_INSTANCE);
     rig_close(&rig);
     backends_free(backends);
 }

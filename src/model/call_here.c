@@ -34,9 +34,7 @@ static bool is_cheap(const struct call *call) {
     case RUN_AUTO:
         break;
     }
-    /* A worker can't wait for company, as its configuration may want it. */
-    return pace_is_cheap(&version->pace) && call->input_bytes <= CALL_CHEAP_BYTES &&
-           version->scheduler.policy.delay_ns == 0;
+    return pace_is_cheap(&version->pace) && call->input_bytes <= CALL_CHEAP_BYTES;
 }
 
 /* Has this turn time for another execution? Who chose the worker by hand has chosen. */

@@ -48,6 +48,10 @@ static void print_batching(const struct model_config *config, struct buf *out) {
     }
     buf_printf(out, "  batching   up to %" PRIu64 " in the first dimension: %s\n",
                config->max_batch_size, config->batch_reason);
+    for (size_t i = 0; i < config->n_preferred; i++) {
+        buf_printf(out, "%s%" PRIu64 "%s", i == 0 ? "  preferred  batches of " : ", ",
+                   config->preferred_batch_sizes[i], i + 1 == config->n_preferred ? "\n" : "");
+    }
     if (config->max_queue_delay_us > 0) {
         buf_printf(out, "  delay      up to %" PRIu64 " us, for company\n",
                    config->max_queue_delay_us);
@@ -59,6 +63,11 @@ static void print_queue(const struct model_config *config, struct buf *out) {
         buf_printf(out, "  priorities %" PRIu64 ", by default %" PRIu64 "\n",
                    config->priority_levels, config->default_priority);
     }
+    if (config->queue.max_size > 0) {
+        buf_printf(out, "  queue      up to %" PRIu64 " requests wait%s\n", config->queue.max_size,
+                   config->priority_levels > 1 ? " at each priority without a limit of its own"
+                                               : "");
+    }
     if (config->queue.timeout_us > 0) {
         buf_printf(out, "  timeout    %" PRIu64 " us in the queue, then %s\n",
                    config->queue.timeout_us,
@@ -68,7 +77,8 @@ static void print_queue(const struct model_config *config, struct buf *out) {
         buf_printf(out, "  order      answers leave in the order of their requests\n");
     }
     if (config->n_warmups > 0) {
-        buf_printf(out, "  warm-up    %zu samples on each instance\n", config->n_warmups);
+        buf_printf(out, "  warm-up    %zu sample%s on each instance\n", config->n_warmups,
+                   config->n_warmups == 1 ? "" : "s");
     }
 }
 

@@ -290,6 +290,8 @@ static void what_it_resolved_to_can_be_read(void **state) {
         "/r/shaped with config.pbtxt\n",
         "  inputs     x  FP32  [-1,2,2], the model sees [-1,4]\n",
         "  outputs    y  FP32  [-1,4], labels in l.txt\n",
+        "\n  preferred  batches of 2, 4\n  delay      up to 100 us, for company\n",
+        "  queue      up to 7 requests wait\n",
         "  instances  2 with ",
         " each, on threads of their own\n",
         "\nx  FAILED  ",
@@ -303,7 +305,8 @@ static void what_it_resolved_to_can_be_read(void **state) {
     add(&served, "r/shaped/config.pbtxt",
         "max_batch_size: 4 input { name: \"x\" dims: [ 2, 2 ] reshape { shape: 4 } }"
         "output { name: \"y\" label_filename: \"l.txt\" } instance_group { count: 2 }"
-        "parameters { key: \"sluice.run_on\" value { string_value: \"instance\" } }");
+        "dynamic_batching { preferred_batch_size: [ 2, 4 ] max_queue_delay_microseconds: 100"
+        " default_queue_policy { max_queue_size: 7 } }");
     make(&served, true);
     assert_int_equal(repository_load(served.repository, &served.err), ST_BAD_MODEL);
     buf_init(&out, arena, 0);

@@ -132,6 +132,11 @@ static void destroy(struct model_version *version) {
     arena_free(version->arena);
 }
 
+/* Is it configured to wait for company? A worker can't. */
+static bool wants_company(const struct model_config *config) {
+    return config->max_batch_size > 0 && config->max_queue_delay_us > 0;
+}
+
 /* Where it runs. Answers that leave in order come from instances only: workers don't know of each
  * other's. */
 static enum status choose_place(struct model_version *version, bool cheap, struct error *err) {
@@ -141,7 +146,13 @@ static enum status choose_place(struct model_version *version, bool cheap, struc
                          "preserve_ordering needs instances of their own: sluice.run_on must not "
                          "be worker");
     }
-    if (version->config.preserve_ordering) {
+    bool waits = wants_company(&version->config);
+    if (version->run_on == RUN_ON_WORKER && waits) {
+        log_event(LOG_WARNING,
+                  "max_queue_delay_microseconds has no effect on requests that run on the worker "
+                  "that read them (sluice.run_on)",
+                  LOG_STR("model", version->config.name));
+    } else if (version->config.preserve_ordering || (version->run_on == RUN_AUTO && waits)) {
         version->run_on = RUN_ON_INSTANCE;
     } else if (version->run_on == RUN_AUTO && cheap) {
         version->run_on = RUN_ON_WORKER;
