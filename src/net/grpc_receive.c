@@ -44,6 +44,17 @@ static enum status check_end(const struct grpc_stream *stream, struct error *err
     return error_set(err, ST_BAD_REQUEST, "the client ended the call within a message");
 }
 
+/* What came is no message that can be taken. */
+static void fail(struct grpc_stream *stream, const struct error *why) {
+    struct grpc_call *call = &stream->call;
+    bool said = stream->hold == GRPC_HELD && !call->gone && call->method->untaken &&
+                call->method->untaken(call, why);
+    assert(!said || stream->hold == GRPC_LET_GO);
+    if (!said) {
+        grpc_stream_cancel(stream, why);
+    }
+}
+
 void grpc_receive_deliver(struct grpc_stream *stream) {
     struct error err;
     if (stream->giving) {
@@ -59,7 +70,7 @@ void grpc_receive_deliver(struct grpc_stream *stream) {
         st = check_end(stream, &err);
     }
     if (st != ST_OK) {
-        grpc_stream_cancel(stream, &err);
+        fail(stream, &err);
     } else if (is_at_end(stream) && !stream->half_closed && stream->in.n_wanted > 0) {
         stream->half_closed = true;
         stream->in.n_wanted--;
@@ -110,7 +121,7 @@ void grpc_receive_data(struct grpc_stream *stream, struct str data) {
         st = keep(stream, data, &err);
     }
     if (st != ST_OK) {
-        grpc_stream_cancel(stream, &err);
+        fail(stream, &err);
     }
     grpc_stream_await(stream);
 }

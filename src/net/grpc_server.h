@@ -76,6 +76,10 @@ struct grpc_method {
      * 64-byte boundary. Not asked of compressed ones. May be NULL. */
     size_t (*align_at)(struct str beginning);
     void *context;
+    /* A streaming call's next message can't be taken: too large, no memory, not a message. The
+     * method may say something about it and then finishes the call, or returns false, as without
+     * this: the call is cancelled with `why`. May be NULL. */
+    bool (*untaken)(struct grpc_call *call, const struct error *why);
     /* What a call that has begun is doing, for people (net/report.h); may be NULL. */
     void (*describe)(const struct grpc_call *call, struct buf *out);
 };

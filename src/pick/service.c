@@ -242,9 +242,23 @@ static void step(struct grpc_call *call, enum grpc_event event) {
     }
 }
 
+/* Clause: "Constraints": the client is told by the proxy, which would otherwise take the end of the
+ * stream for a failure of ours, and may let the request pass. */
+static bool untaken(struct grpc_call *call, const struct error *why) {
+    struct stream *stream = call->user;
+    if (!stream || stream->finished) {
+        return false;
+    }
+    pick_session_untaken(stream->session, why);
+    stop_clock(stream);
+    return true;
+}
+
 static void describe(const struct grpc_call *call, struct buf *out) {
     const struct stream *stream = call->user;
-    pick_session_describe(stream->session, out);
+    if (stream) { /* else there was no memory for it */
+        pick_session_describe(stream->session, out);
+    }
 }
 
 /* ---- the service ----------------------------------------------------------------------------- */
@@ -301,6 +315,7 @@ struct grpc_method pick_service_method(struct pick_service *service) {
                                 .step = step,
                                 .streams = true,
                                 .context = service,
+                                .untaken = untaken,
                                 .describe = describe};
 }
 

@@ -180,6 +180,17 @@ void pick_session_half_close(struct pick_session *session) {
     pick_session_break(session, NULL);
 }
 
+/* Until the request's body has ended its messages are parts of that, or large answers would be. */
+void pick_session_untaken(struct pick_session *session, const struct error *why) {
+    bool awaited = session->phase == PICK_HELD || session->phase == PICK_AWAITED ||
+                   (session->phase == PICK_PICKED && session->raised);
+    if (awaited && !session->answer_begun && !session->request_ended) {
+        pick_session_refuse(session, why);
+    } else {
+        pick_session_break(session, why);
+    }
+}
+
 /* ---- time ------------------------------------------------------------------------------------ */
 
 bool pick_session_owes(const struct pick_session *session) {

@@ -86,6 +86,9 @@ void pick_session_free(struct pick_session *session);
 void pick_session_take(struct pick_session *session, const struct pick_message *message);
 /* The proxy sends no more. */
 void pick_session_half_close(struct pick_session *session);
+/* The proxy's next message can't be taken: an answer to the client, where one can still be given,
+ * and the stream's end. */
+void pick_session_untaken(struct pick_session *session, const struct error *why);
 /* What the proxy waits for has not left in time: it gets an answer now. */
 void pick_session_time_out(struct pick_session *session);
 /* The proxy may be waiting for something that needs more of its messages: the clock should run. */

@@ -338,6 +338,54 @@ static void a_length_over_the_limit_is_413(void **state) {
     stage_close(stage);
 }
 
+/* A message that was too large for gRPC is answered while the body is awaited, else it is the
+ * stream's end. */
+static void what_cannot_be_taken(void **state) {
+    const struct {
+        struct ext_proc_config config;
+        const char *headers, *body;
+        bool refused;
+    } cases[] = {
+        {{EXT_PROC_BODY_BUFFERED, EXT_PROC_BODY_NONE, false}, POST, NULL, true},
+        {{EXT_PROC_BODY_NONE, EXT_PROC_BODY_NONE, false}, POST, NULL, true},
+        {{EXT_PROC_BODY_FULL_DUPLEX, EXT_PROC_BODY_NONE, false}, POST, "{", true},
+        {{EXT_PROC_BODY_FULL_DUPLEX, EXT_PROC_BODY_NONE, false}, POST, PLAIN, false},
+        {{EXT_PROC_BODY_BUFFERED, EXT_PROC_BODY_NONE, false}, ":method=POST|:path=/", NULL, false},
+        {{EXT_PROC_BODY_BUFFERED, EXT_PROC_BODY_NONE, false}, NULL, NULL, false},
+    };
+    struct stage *stage = stage_open(stage_models());
+    struct error why;
+    (void)state;
+    error_set(&why, ST_BODY_TOO_LARGE, "too much");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        if (cases[i].headers) {
+            stage_request(stage, cases[i].headers, false, &cases[i].config);
+        }
+        if (cases[i].body) {
+            stage_body(stage, cases[i].body, false);
+        }
+        stage->n_read = stage->n_said;
+        pick_session_untaken(stage->session, &why);
+        assert_true(stage->finished);
+        if (cases[i].refused) {
+            stage_expect_refusal(stage, 413);
+        } else {
+            stage_expect_silence(stage);
+            assert_int_equal(stage->why.status, ST_BODY_TOO_LARGE);
+        }
+        stage_end(stage);
+        stage_stream(stage, &stage_limits);
+    }
+    stage_request(stage, POST, false, STAGE_CONFIG(NONE, NONE));
+    stage_answer(stage, ":status=200", false);
+    stage->n_read = stage->n_said;
+    pick_session_untaken(stage->session,
+                         &why); /* the answer is under way: nothing can be put before it */
+    stage_expect_silence(stage);
+    assert_int_equal(stage->why.status, ST_BODY_TOO_LARGE);
+    stage_close(stage);
+}
+
 /* A body that never ends, of which each part is as good as nothing. */
 static void endless_parts_are_413(void **state) {
     struct pick_limits limits = {.max_body_bytes = 6400, .answer_timeout_ns = 1000000};
@@ -377,6 +425,7 @@ int main(void) {
         cmocka_unit_test(an_encoded_body_is_415_where_it_matters),
         cmocka_unit_test(a_body_over_the_limit_is_413),
         cmocka_unit_test(a_length_over_the_limit_is_413),
+        cmocka_unit_test(what_cannot_be_taken),
         cmocka_unit_test(endless_parts_are_413),
     };
     return cmocka_run_group_tests_name("session_body", tests, NULL, NULL);

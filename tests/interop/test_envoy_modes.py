@@ -170,6 +170,17 @@ def test_nobody_is_there(start, config):
         assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
 
 
+@pytest.mark.parametrize("config", SEE_BODIES)
+def test_a_body_over_every_limit(start, config):
+    """Envoy's buffer takes what the picker doesn't: 413, also where a failure of the picker's would let it pass."""
+    gateway = start(config, args=["--max-body-size", "1MiB"], more=lambda text: text.replace(
+        "    - name: inference\n", "    - name: inference\n      per_connection_buffer_limit_bytes: 8388608\n"))
+    body = json.dumps({"prompt": "a" * 4_000_000, "model": "nobody"}).encode()
+    for args in ((), ("-H", "transfer-encoding: chunked")):
+        reply = gateway.curl("/v1/completions", *args, body=body)
+        assert reply.status == 413 and "--max-body-size" in reply.body.decode(), (args, reply)
+
+
 # ---- subsets -------------------------------------------------------------------------------------
 
 def hinted(value):

@@ -297,6 +297,27 @@ def test_a_length_over_the_limit(start):
                           fields={"content-length": "2000000"}) == A
 
 
+@pytest.mark.parametrize("config", ["BUFFERED NONE", "NONE NONE", "FULL_DUPLEX_STREAMED NONE"])
+def test_a_message_over_the_limit(start, config):
+    """More than gRPC takes is told to the client all the same: a proxy that fails open would let it pass."""
+    picker = start(POOL + "models: [m]\n", "--max-body-size", "100KiB")
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        stream = proxy.stream(headers("/v1/completions", config=config))
+        if not config.startswith("FULL"):
+            assert stream.next().WhichOneof("response") == "request_headers"
+        stream.send(body(b'{"model":"m","prompt":"' + b"x" * 2_000_000, end=True))
+        status, _, text = refusal_of(stream.next())
+        assert status == 413 and "--max-body-size" in text
+        assert stream.close() == []
+        stream = proxy.stream(headers("/v2/models/m/infer", config=config))
+        assert endpoint_of(stream.next()) == A
+        stream.send(body(b"x" * 2_000_000, end=True))  # nothing is said of what nobody looks into
+        with pytest.raises(grpc.RpcError) as caught:
+            stream.next()
+        assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        picker.wait_at_rest()
+
+
 def test_what_is_held_in_small_pieces(start):
     """A body in pieces of a byte costs what its bytes cost, and a little."""
     picker = start(POOL + "models: [m]\n")
