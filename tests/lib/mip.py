@@ -109,6 +109,7 @@ class Connection:
     """Keep-alive and pipelining: send and read as you like."""
 
     def __init__(self, url, patience=http1.PATIENCE):
+        self.url = url
         self.sock = connect(url, patience)
 
     def __enter__(self):
