@@ -150,7 +150,8 @@ static enum status set_flag(struct options *options, size_t index, const struct 
         return status;
     }
     status = option_set_text(options, index, value, err);
-    return status == ST_OK ? ST_OK : error_prefix(err, "--%.*s", STR_ARG(flag->name));
+    struct str typed = str_make(flag->text, (size_t)(flag->name.ptr - flag->text) + flag->name.len);
+    return status == ST_OK ? ST_OK : error_prefix(err, "%.*s", STR_ARG(typed));
 }
 
 static enum status set_argument(struct options *options, const char *text, struct args *args,

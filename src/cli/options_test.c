@@ -29,7 +29,7 @@ static const struct option table[] = {
     {"name", "n", OPTION_TEXT, "nobody", "NAME", 0, 0, "One", "Who.", AT(name)},
     {"tag", "label", OPTION_TEXTS, "plain", "TAG", 0, 0, "One", "Which.", AT(tags)},
     {"word", "", OPTION_TEXTS, "", "WORD", 0, 0, "One", "What else.", AT(words)},
-    {"count", "", OPTION_U64, "7", "N", 1, 9, "One", "How many.", AT(count)},
+    {"count", "c", OPTION_U64, "7", "N", 1, 9, "One", "How many.", AT(count)},
     {"size", "", OPTION_BYTES, "2KiB", "SIZE", 1024, 1048576, "Two", "How big.", AT(size)},
     {"span", "", OPTION_DURATION, "1500ms", "TIME", 1000000, 60000000000, "Two", "How long.",
      AT(span)},
@@ -159,6 +159,8 @@ static void refused(void **state) {
         {"u --quick --quick", "--quick is given twice"},
         {"u --quick=true", "--quick takes no value"},
         {"u --count 0", "--count: 0 is out of range: from 1 to 9"},
+        {"u -c 0", "-c: 0 is out of range: from 1 to 9"},
+        {"u --count=0", "--count: 0 is out of range: from 1 to 9"},
         {"u --count 10", "--count: 10 is out of range: from 1 to 9"},
         {"u --count +1", "--count: expected a whole number from 1 to 9, got \"+1\""},
         {"u --count _", "--count: expected a whole number from 1 to 9, got \"\""},
@@ -215,7 +217,7 @@ static void help_page(void **state) {
                                   "  --tag TAG                   Which. Repeatable. Also --label. "
                                   "[default: plain]\n"
                                   "  --word WORD                 What else. Repeatable.\n"
-                                  "  --count N                   How many. [default: 7]\n"
+                                  "  -c, --count N               How many. [default: 7]\n"
                                   "\n"
                                   "Two\n"
                                   "  --size SIZE                 How big. [default: 2KiB]\n"
