@@ -60,6 +60,7 @@ static enum status make_services(struct pick_grpc *self, const struct pick_setti
     if (st == ST_OK) {
         grpc_health_methods(self->health, self->methods);
         self->methods[GRPC_HEALTH_METHODS] = pick_service_method(self->service);
+        pick_reflection_methods(self->methods + GRPC_HEALTH_METHODS + 1);
     }
     return st;
 }
@@ -134,7 +135,7 @@ enum status pick_grpc_open(struct pick_grpc *self, const struct pick_settings *s
     struct grpc_server_options options = {.limits = limits_of(settings),
                                           .budget = budget,
                                           .methods = self->methods,
-                                          .n_methods = GRPC_HEALTH_METHODS + 1,
+                                          .n_methods = PICK_GRPC_METHODS,
                                           .workers = threads->workers,
                                           .n_workers = threads->n_workers,
                                           .acceptor = threads->main};

@@ -8,16 +8,20 @@
 #include "cli/pick_settings.h"
 #include "cli/process.h"
 #include "net/grpc_health.h"
+#include "pick/reflection.h"
 #include "pick/service.h"
 
 struct tls_server;
+
+/* Health's, then ext-proc's, then those of reflection. */
+enum { PICK_GRPC_METHODS = GRPC_HEALTH_METHODS + 1 + PICK_REFLECTION_METHODS };
 
 struct pick_grpc {
     struct pool *pool;
     struct pick_service *service;
     struct grpc_health *health;
     atomic_bool draining;
-    struct grpc_method methods[GRPC_HEALTH_METHODS + 1]; /* health's, then ext-proc's */
+    struct grpc_method methods[PICK_GRPC_METHODS];
     struct grpc_server *server;
     struct grpc_server *health_server; /* NULL: no --health */
 };

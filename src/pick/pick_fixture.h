@@ -50,6 +50,7 @@ static void stage_on_send(void *user, const struct piece *pieces, size_t n_piece
         said->n_bytes += pieces[i].n_bytes;
     }
     said->bytes = malloc(said->n_bytes + 1);
+    said->bytes[said->n_bytes] = '\0'; /* for strstr */
     for (size_t i = 0, at = 0; i < n_pieces; at += pieces[i++].n_bytes) {
         memcpy(said->bytes + at, pieces[i].data, pieces[i].n_bytes);
     }

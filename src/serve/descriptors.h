@@ -1,9 +1,10 @@
-/* The descriptors of proto/, built into the program: a FileDescriptorSet (cmake/proto.cmake). */
+/* The descriptors of the server's services, built into the program from proto/: a FileDescriptorSet
+ * (cmake/proto.cmake). */
 #ifndef SLUICE_SERVE_DESCRIPTORS_H
 #define SLUICE_SERVE_DESCRIPTORS_H
 
 #include "base/str.h"
 
-struct str descriptors_all(void);
+struct str serve_descriptors(void);
 
 #endif

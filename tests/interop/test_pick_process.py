@@ -113,6 +113,29 @@ def test_health(start):
         assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
 
 
+def test_grpcurl(start):
+    """Reflection is all that it takes to look around, to ask for health, and for a pick."""
+    picker = start(POOL)
+
+    def grpcurl(*args, text=None):
+        done = subprocess.run(
+            [os.path.join(ROOT, ".deps", "bin", "grpcurl"), "-plaintext", "-max-time", str(http1.PATIENCE),
+             *(("-d", text) if text else ()), picker.grpc_addresses[0], *args],
+            capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+    assert set(grpcurl("list").split()) == {
+        SERVICE, "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection",
+        "grpc.reflection.v1alpha.ServerReflection"}
+    assert "rpc Process ( stream" in grpcurl("describe", SERVICE)
+    assert json.loads(grpcurl("grpc.health.v1.Health/Check", text='{"service": "readiness"}')) == {
+        "status": "SERVING"}
+    said = json.loads(grpcurl(f"{SERVICE}/Process", text=json.dumps(
+        {"requestHeaders": {"endOfStream": True}, "protocolConfig": {}})))
+    fields = said["dynamicMetadata"]["fields"]["envoy.lb"]["structValue"]["fields"]
+    assert fields["x-gateway-destination-endpoint"] == {"stringValue": A}
+
+
 def test_a_drain(start):
     """Streams at hand end as they would have; who asks about health is told; then it ends."""
     picker = start(POOL, "--health", "127.0.0.1:0")
