@@ -1,0 +1,65 @@
+/* Which endpoints are checked when, and what their answers come to. Sans I/O: who has a clock and
+ * sockets (prober.h) follows the pool, takes a check that is due, makes it, and says what came of
+ * it.
+ *
+ * Each endpoint has a place of its own in the interval, by its address, and is checked there with a
+ * little jitter: however many there are, they are spread evenly, and two pickers do not ask at the
+ * same moment. One that is new is checked as soon as it can be, a thousand of them in 100 ms at
+ * most.
+ *
+ * Its first check decides: one success makes an endpoint ready that was never seen before, one
+ * failure settles that it is not. Later ones need as many in a row as the thresholds say.
+ *
+ * Thread: one at a time. */
+#ifndef SLUICE_DISCOVER_PROBE_H
+#define SLUICE_DISCOVER_PROBE_H
+
+#include "base/dice.h"
+#include "loop/deadlines.h"
+#include "pool/pool_snapshot.h"
+
+enum probe_verdict { PROBE_UNKNOWN, PROBE_READY, PROBE_UNREADY };
+
+/* An endpoint that is checked. */
+struct probe {
+    struct deadline due;       /* first: a deadline is cast to its probe */
+    struct endpoint *endpoint; /* NULL: it has left the pool, and its check is still under way */
+    struct endpoint_address address;
+    enum probe_verdict verdict;
+    unsigned n_good, n_bad; /* in a row */
+    bool running;
+    void *io; /* for who makes the check */
+};
+
+/* Zeroed, with a seed in the dice and `most_running`, it is empty. */
+struct probe_set {
+    struct probe **items; /* in the order of their addresses */
+    size_t n;
+    struct deadlines waiting;
+    size_t n_running; /* those of endpoints that have left, too */
+    size_t most_running;
+    size_t n_unknown; /* whose first check has not ended */
+    struct pool_health health;
+    struct dice dice;
+    uint64_t salt; /* of places in the interval */
+};
+
+void probe_set_fini(struct probe_set *set);
+
+/* From now on these are checked, as the snapshot says; endpoints that stay keep what is known of
+ * them. The texts of its health are borrowed until the next time. Returns: false when out of
+ * memory: then nothing is checked. */
+bool probe_set_follow(struct probe_set *set, const struct pool_snapshot *snapshot, uint64_t now_ns)
+    __attribute__((warn_unused_result));
+
+/* Returns: one whose check is to begin now, which is running from here on; NULL: none, or as many
+ * run as may. */
+struct probe *probe_set_take(struct probe_set *set, uint64_t now_ns);
+/* Returns: when to ask again; UINT64_MAX: when a check has ended. */
+uint64_t probe_set_next_ns(const struct probe_set *set);
+
+/* Its check has ended. Returns: the verdict has changed with it. The probe of an endpoint that has
+ * left the pool is gone when this returns (probe->endpoint tells before). */
+bool probe_set_finish(struct probe_set *set, struct probe *probe, bool good, uint64_t now_ns);
+
+#endif
