@@ -2,10 +2,11 @@
  * Requests are held meanwhile, one and a half for each endpoint, and end in random order, so that
  * the endpoints differ in what they have. For callgrind (bench/picks) as well as for the clock.
  *
- *     pool_pick ENDPOINTS PICKS [SUBSET [THREADS]]
+ *     pool_pick ENDPOINTS PICKS [SUBSET [THREADS [LOADS]]]
  *
  * SUBSET: so many of the endpoints are named as "IP:PORT" by each request, which are read, too; 0:
- * no request names any. Prints {"ns": of a pick and its end, on one thread}. */
+ * no request names any. LOADS: 1: every endpoint has said its load, so that the default profile
+ * judges all of them at each pick. Prints {"ns": of a pick and its end, on one thread}. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,6 +54,23 @@ static void open_pool(struct bench *bench) {
         struct endpoint_address address = numbered(i * (bench->n_endpoints / bench->n_subset));
         bench->texts[i] = str_of(strdup(endpoint_address_print(&address, text).ptr));
     }
+}
+
+static void say_loads(const struct bench *bench) {
+    struct pool_reader *reader;
+    struct error err;
+    struct dice dice = {5};
+    check(pool_reader_new(bench->pool, 1, &reader, &err), &err);
+    const struct pool_snapshot *snapshot = pool_look(reader);
+    for (uint32_t i = 0; i < snapshot->n_members; i++) {
+        struct endpoint_load load = {.until_ns = UINT64_MAX,
+                                     .known = LOAD_WAITING | LOAD_RUNNING | LOAD_KV_CACHE,
+                                     .n_waiting = dice_below(&dice, 8),
+                                     .n_running = dice_below(&dice, 32),
+                                     .kv_cache_used = (float)dice_unit(&dice)};
+        pool_set_load(bench->pool, snapshot->members[i].endpoint, &load);
+    }
+    pool_reader_free(reader);
 }
 
 static void read_subset(const struct bench *bench, struct subset *subset, struct arena *arena) {
@@ -104,7 +122,7 @@ static void *run(void *arg) {
 static uint64_t argument(int argc, char **argv, int i, uint64_t preset) {
     uint64_t value = preset;
     if (i < argc && !num_parse_u64(str_of(argv[i]), &value)) {
-        fprintf(stderr, "usage: pool_pick ENDPOINTS PICKS [SUBSET [THREADS]]\n");
+        fprintf(stderr, "usage: pool_pick ENDPOINTS PICKS [SUBSET [THREADS [LOADS]]]\n");
         exit(2);
     }
     return value;
@@ -121,6 +139,9 @@ int main(int argc, char **argv) {
         return 2;
     }
     open_pool(&bench);
+    if (argument(argc, argv, 5, 0) != 0) {
+        say_loads(&bench);
+    }
     uint64_t began_ns = clock_now_ns();
     for (uint64_t i = 0; i < n_threads; i++) {
         if (pthread_create(&threads[i], NULL, run, &bench) != 0) {

@@ -49,6 +49,11 @@ static inline void choice_swap(struct choice *choice, uint32_t i, uint32_t k) {
     choice->candidates[k] = other;
 }
 
+/* For filters: keeps those of which `keep` is true, in their order. */
+void choice_keep(struct choice *choice, const void *parameters,
+                 bool (*keep)(const void *parameters, const struct choice *choice,
+                              const struct candidate *candidate));
+
 /* For scorers by which less is better: the least of the candidates' values becomes 1, the greatest
  * 0, and those between lie in between. All are 1 where all are the same. */
 void choice_add_least(struct choice *choice, float weight);

@@ -107,13 +107,18 @@ enum status pool_spec_add_rewrite(struct pool_spec *spec, const struct pool_rewr
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-static bool has_label(struct pool_labels labels, const struct pool_label *wanted) {
+const struct pool_label *pool_labels_find(struct pool_labels labels, struct str key) {
     for (size_t i = 0; i < labels.n; i++) {
-        if (str_eq(labels.items[i].key, wanted->key)) {
-            return str_eq(labels.items[i].value, wanted->value);
+        if (str_eq(labels.items[i].key, key)) {
+            return &labels.items[i];
         }
     }
-    return false;
+    return NULL;
+}
+
+static bool has_label(struct pool_labels labels, const struct pool_label *wanted) {
+    const struct pool_label *label = pool_labels_find(labels, wanted->key);
+    return label && str_eq(label->value, wanted->value);
 }
 
 bool pool_labels_match(struct pool_labels labels, struct pool_labels selector) {

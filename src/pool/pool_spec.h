@@ -125,6 +125,8 @@ enum status pool_spec_add_objective(struct pool_spec *spec, const struct pool_ob
 enum status pool_spec_add_rewrite(struct pool_spec *spec, const struct pool_rewrite *rewrite,
                                   struct error *err) __attribute__((warn_unused_result));
 
+/* Returns: NULL when there is no label of this key. */
+const struct pool_label *pool_labels_find(struct pool_labels labels, struct str key);
 /* Has it every label of `selector`? */
 bool pool_labels_match(struct pool_labels labels, struct pool_labels selector);
 /* "Critical" */

@@ -1,0 +1,43 @@
+/* An endpoint that has the model's LoRA adapter need not load it. */
+#include "pool/plugin.h"
+
+static const float WAITING = 0.6f, ROOM = 0.8f;
+
+static uint32_t get(const _Atomic uint32_t *cell) {
+    return atomic_load_explicit(cell, memory_order_relaxed);
+}
+
+/* Where it is among the first `n`, or `n`. */
+static uint32_t place_of(const struct load_adapters *adapters, uint32_t n, uint32_t hash) {
+    for (uint32_t i = 0; i < n; i++) {
+        if (get(&adapters->hashes[i]) == hash) {
+            return i;
+        }
+    }
+    return n;
+}
+
+static float judge(const struct load_adapters *adapters, uint32_t hash) {
+    uint32_t n_running = get(&adapters->n_running), n = n_running + get(&adapters->n_waiting);
+    n = n < LOAD_MOST_ADAPTERS ? n : LOAD_MOST_ADAPTERS; /* the two may be of different answers */
+    uint32_t place = place_of(adapters, n, hash);
+    if (place < n) {
+        return place < n_running ? 1 : WAITING;
+    }
+    return n < get(&adapters->most) ? ROOM : 0;
+}
+
+static void score(const void *parameters, struct choice *choice, float weight) {
+    uint32_t hash = choice->model.ptr ? load_adapter_hash(choice->model) : 0;
+    (void)parameters;
+    for (uint32_t i = 0; hash != 0 && i < choice->n; i++) {
+        struct candidate *candidate = &choice->candidates[i];
+        if (candidate->known & LOAD_ADAPTERS) {
+            candidate->score +=
+                judge(&choice->snapshot->adapters[candidate->member], hash) * weight;
+        }
+    }
+}
+
+const struct plugin plugin_lora_affinity_scorer = {
+    .type = "lora-affinity-scorer", .kind = PLUGIN_SCORER, .score = score};

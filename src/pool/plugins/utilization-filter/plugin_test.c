@@ -1,0 +1,120 @@
+/* Busy endpoints go, unless all are busy; what is not known makes nobody busy. */
+#include "pool/plugin.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "pool/plugin_fixture.h"
+
+/* As the configuration's `parameters`. */
+static enum status read_text(struct plugin_fixture *fixture, const struct plugin *plugin,
+                             const char *text, struct error *err) {
+    struct doc *doc;
+    assert_int_equal(doc_parse(DOC_YAML, "p", str_of(text), &doc, err), ST_OK);
+    struct doc_node node = doc_root(doc);
+    enum status st = plugin_read(plugin, &node, fixture->arena, &fixture->parameters, err);
+    doc_free(doc); /* nothing points into it */
+    return st;
+}
+
+static const struct {
+    unsigned known;
+    uint32_t n_waiting;
+    float used;
+} endpoints[] = {
+    {LOAD_WAITING | LOAD_KV_CACHE, 4, 0.79f}, /* free */
+    {LOAD_WAITING | LOAD_KV_CACHE, 5, 0.1f},
+    {LOAD_WAITING | LOAD_KV_CACHE, 0, 0.8f},
+    {LOAD_RUNNING, 100, 1}, /* has said neither */
+    {LOAD_WAITING, 9, 0},
+};
+
+enum { N = sizeof(endpoints) / sizeof(*endpoints) };
+
+static void fill(struct plugin_fixture *fixture) {
+    fixture->choice.n = N;
+    for (uint32_t i = 0; i < N; i++) {
+        fixture->candidates[i] = (struct candidate){.member = i,
+                                                    .known = endpoints[i].known,
+                                                    .n_waiting = endpoints[i].n_waiting,
+                                                    .kv_cache_used = endpoints[i].used};
+    }
+}
+
+static void keeps_those_that_are_free(void **state) {
+    struct plugin_fixture fixture;
+    (void)state;
+    plugin_fixture_open(&fixture, &plugin_utilization_filter, N);
+    fill(&fixture);
+    plugin_utilization_filter.filter(fixture.parameters, &fixture.choice);
+    assert_int_equal(fixture.choice.n, 2);
+    assert_int_equal(fixture.candidates[0].member, 0);
+    assert_int_equal(fixture.candidates[1].member, 3);
+    plugin_fixture_close(&fixture);
+}
+
+static void limits_of_ones_own(void **state) {
+    struct plugin_fixture fixture;
+    struct error err;
+    (void)state;
+    plugin_fixture_open(&fixture, &plugin_utilization_filter, N);
+    assert_int_equal(read_text(&fixture, &plugin_utilization_filter,
+                               "{queueDepthThreshold: 6, kvCacheUtilThreshold: 0.5}", &err),
+                     ST_OK);
+    fill(&fixture);
+    plugin_utilization_filter.filter(fixture.parameters, &fixture.choice);
+    assert_int_equal(fixture.choice.n, 2);
+    assert_int_equal(fixture.candidates[0].member, 1);
+    assert_int_equal(fixture.candidates[1].member, 3);
+    plugin_fixture_close(&fixture);
+}
+
+static void all_busy_is_all_left(void **state) {
+    struct plugin_fixture fixture;
+    (void)state;
+    plugin_fixture_open(&fixture, &plugin_utilization_filter, N);
+    fill(&fixture);
+    for (uint32_t i = 0; i < N; i++) {
+        fixture.candidates[i].known = LOAD_WAITING;
+        fixture.candidates[i].n_waiting = 5 + i;
+    }
+    plugin_utilization_filter.filter(fixture.parameters, &fixture.choice);
+    assert_int_equal(fixture.choice.n, N);
+    plugin_fixture_close(&fixture);
+}
+
+static void parameters_are_read_strictly(void **state) {
+    static const char *const texts[][2] = {
+        {"{queueDepthThreshold: 0}", "expected a whole number from 1"},
+        {"{kvCacheUtilThreshold: 1.5}", "expected a share"},
+        {"{kvCacheUtilThreshold: .nan}", "expected a share"},
+        {"{queueDepthTreshold: 5}", "did you mean \"queueDepthThreshold\"?"},
+    };
+    struct plugin_fixture fixture;
+    struct error err;
+    (void)state;
+    plugin_fixture_open(&fixture, &plugin_utilization_filter, 1);
+    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+        assert_int_equal(read_text(&fixture, &plugin_utilization_filter, texts[i][0], &err),
+                         ST_BAD_CONFIG);
+        if (!strstr(err.text, texts[i][1])) {
+            fail_msg("%s: %s", texts[i][0], err.text);
+        }
+    }
+    plugin_fixture_close(&fixture);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keeps_those_that_are_free),
+        cmocka_unit_test(limits_of_ones_own),
+        cmocka_unit_test(all_busy_is_all_left),
+        cmocka_unit_test(parameters_are_read_strictly),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
