@@ -162,12 +162,12 @@ static void drop_first(struct pick_held *held) {
 }
 
 enum status pick_held_send(struct pick_held *held, struct pick_outbox *outbox,
-                           enum ext_proc_kind kind, const struct pick_edits *edits, bool whole,
+                           enum ext_proc_kind kind, const struct pick_edits *edits,
                            struct error *err) {
     uint64_t at = 0;
     enum status st = ST_OK;
     while (held->first && st == ST_OK) {
-        st = pick_part_send(outbox, kind, &held->first->part, at, edits, whole, err);
+        st = pick_part_send(outbox, kind, &held->first->part, at, edits, false, err);
         at += held->first->part.bytes.len;
         drop_first(held);
     }

@@ -52,7 +52,7 @@ enum status pick_held_add(struct pick_held *held, struct pick_outbox *outbox,
     __attribute__((warn_unused_result));
 /* Sends all of it on and lets go of it. Returns: as pick_outbox_answer. */
 enum status pick_held_send(struct pick_held *held, struct pick_outbox *outbox,
-                           enum ext_proc_kind kind, const struct pick_edits *edits, bool whole,
+                           enum ext_proc_kind kind, const struct pick_edits *edits,
                            struct error *err) __attribute__((warn_unused_result));
 void pick_held_drop(struct pick_held *held);
 

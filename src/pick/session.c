@@ -85,17 +85,6 @@ void pick_session_nod(struct pick_session *session, enum ext_proc_kind kind) {
     }
 }
 
-void pick_session_pass(struct pick_session *session, const struct ext_proc_request *message,
-                       bool whole) {
-    struct pick_kept *kept = message->body.len > 0 ? pick_session_keep(session) : NULL;
-    struct pick_part part = pick_part_of(message, kept);
-    struct error err;
-    if (session->phase != PICK_OVER &&
-        pick_part_send(&session->outbox, message->kind, &part, 0, NULL, whole, &err) != ST_OK) {
-        pick_session_break(session, &err);
-    }
-}
-
 /* ---- messages -------------------------------------------------------------------------------- */
 
 struct pick_kept *pick_session_keep(struct pick_session *session) {

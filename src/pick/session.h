@@ -4,10 +4,10 @@
  *
  * When the pick leaves:
  *     the model is not needed, or known at the headers    with the answer to the headers
- *     FULL_DUPLEX, GRPC: the model is in the body         with the held answer to the headers, as
+ *     FULL_DUPLEX: the model is in the body               with the held answer to the headers, as
  *                                                         soon as the scan has found it
  *     BUFFERED, BUFFERED_PARTIAL: it is in the body       with the answer to the body
- *     NONE, STREAMED: it is in the body                   at the headers, without the model; that
+ *     NONE, STREAMED, GRPC: it is in the body             at the headers, without the model; that
  *                                                         answer asks for the body (mode_override
  *                                                         BUFFERED), and if it comes the model is
  *                                                         checked and rewritten then

@@ -54,11 +54,7 @@ static bool check_size(struct pick_session *session, const struct ext_proc_reque
     return false;
 }
 
-/* ---- FULL_DUPLEX, GRPC ----------------------------------------------------------------------- */
-
-static bool is_grpc_mode(const struct pick_session *session) {
-    return session->config.request_body == EXT_PROC_BODY_GRPC;
-}
+/* ---- FULL_DUPLEX ----------------------------------------------------------------------------- */
 
 /* The scan has ended: the answer to the headers leaves, and behind it what was held. */
 static void conclude(struct pick_session *session) {
@@ -71,15 +67,14 @@ static void conclude(struct pick_session *session) {
     pick_session_enter(session, PICK_PICKED);
     pick_session_drop_headers(session);
     if (pick_held_send(&session->held, &session->outbox, EXT_PROC_REQUEST_BODY, &draft.edits,
-                       is_grpc_mode(session), &err) != ST_OK) {
+                       &err) != ST_OK) {
         pick_session_break(session, &err);
     }
 }
 
-/* In mode GRPC each message is a whole one. */
 static void hold(struct pick_session *session, const struct ext_proc_request *message) {
-    bool known = look(session, message, session->request_ended || is_grpc_mode(session));
-    bool is_nothing = message->body.len == 0 && !session->request_ended && !is_grpc_mode(session);
+    bool known = look(session, message, session->request_ended);
+    bool is_nothing = message->body.len == 0 && !session->request_ended;
     bool copied = pick_held_copies(&session->held, message->body.len);
     struct pick_kept *kept = is_nothing || copied ? NULL : pick_session_keep(session);
     struct error err;
@@ -149,7 +144,15 @@ static void pick_at_body(struct pick_session *session, const struct ext_proc_req
     }
 }
 
-/* ---- raised from NONE or STREAMED ------------------------------------------------------------ */
+/* ---- raised from NONE, STREAMED or GRPC ------------------------------------------------------ */
+
+/* Of a message of gRPC there is only one before its model is known, and that is whole. */
+static bool comes_whole(const struct pick_session *session) {
+    enum ext_proc_body_mode mode = session->config.request_body;
+    bool at_once =
+        mode == EXT_PROC_BODY_GRPC || (mode == EXT_PROC_BODY_NONE && session->configured);
+    return !session->in_pieces && (session->request_ended || at_once);
+}
 
 /* The name can't be changed in a body that is on its way already. */
 static bool check_whole(struct pick_session *session, const struct pick_draft *draft, bool whole) {
@@ -165,22 +168,39 @@ static bool check_whole(struct pick_session *session, const struct pick_draft *d
 }
 
 /* Clause: ext-proc, mode_override: a proxy that does not allow it goes on as configured. With NONE
- * that is without the body; with STREAMED its pieces come, each of which is answered. */
+ * that is without the body; with STREAMED its pieces come, each of which is answered; with GRPC its
+ * messages. */
 static void look_at_raised(struct pick_session *session, const struct ext_proc_request *message) {
-    bool is_none = session->configured && session->config.request_body == EXT_PROC_BODY_NONE;
-    bool whole = !session->in_pieces && (session->request_ended || is_none);
+    enum ext_proc_body_mode mode = session->config.request_body;
+    bool back = pick_session_is_sent_back(session, mode, message), whole = comes_whole(session);
     struct pick_draft draft = {.news = {.kind = EXT_PROC_REQUEST_BODY}};
     session->in_pieces = !whole;
     if (whole && !check_size(session, message)) {
         return;
+    }
+    if (back) { /* without a prefix */
+        pick_scan_init(session->scan, session->arena, session->where.kind == PICK_PATH_GRPC, false);
     }
     if (!look(session, message, whole || session->request_ended)) {
         pick_session_nod(session, EXT_PROC_REQUEST_BODY);
         return;
     }
     if (check_name(session) && pick_session_match(session, &draft) &&
-        check_whole(session, &draft, whole) && tell_with_body(session, message, &draft)) {
+        check_whole(session, &draft, whole) &&
+        (back ? pick_session_send_back(session, message, mode, &draft.edits)
+              : tell_with_body(session, message, &draft))) {
         pick_session_drop_headers(session);
+    }
+}
+
+static void on_picked(struct pick_session *session, const struct ext_proc_request *message) {
+    enum ext_proc_body_mode mode = session->config.request_body;
+    if (session->raised) {
+        look_at_raised(session, message);
+    } else if (pick_session_is_sent_back(session, mode, message)) {
+        pick_session_send_back(session, message, mode, NULL);
+    } else {
+        pick_session_nod(session, EXT_PROC_REQUEST_BODY);
     }
 }
 
@@ -230,13 +250,7 @@ void pick_session_on_body(struct pick_session *session, const struct ext_proc_re
         pick_at_body(session, message);
         break;
     case PICK_PICKED:
-        if (pick_mode_is_duplex(session->config.request_body)) {
-            pick_session_pass(session, message, is_grpc_mode(session));
-        } else if (session->raised) {
-            look_at_raised(session, message);
-        } else {
-            pick_session_nod(session, EXT_PROC_REQUEST_BODY);
-        }
+        on_picked(session, message);
         break;
     case PICK_NEW:
     case PICK_PASSED: /* nobody waits for it */

@@ -153,6 +153,17 @@ static void trailers_end_a_body(void **state) {
 #define NEW_MESSAGE "\x0a\x03new\x1a\x01x"
 #define BYTES(text) str_make(text, sizeof(text) - 1)
 
+/* The answer to the headers; no message is waited for. */
+static void expect_pick_at_headers(struct stage *stage) {
+    const struct ext_proc_reply *reply = stage_next(stage);
+    assert_int_equal(reply->kind, EXT_PROC_REQUEST_HEADERS);
+    stage_assert_text(stage_pick(reply), "10.0.0.1:8000");
+    assert_true(reply->has_modes);
+    assert_int_equal(reply->modes.request_body, EXT_PROC_BODY_BUFFERED);
+    assert_false(pick_session_owes(stage->session));
+    stage_expect_silence(stage);
+}
+
 /* A message is sent on as one, whatever its size, with what was said of it. */
 static void messages_of_grpc_stay_whole(void **state) {
     struct stage *stage = stage_open(stage_models());
@@ -162,8 +173,8 @@ static void messages_of_grpc_stay_whole(void **state) {
     memcpy(message, "\x0a\x03old", 5);
     memcpy(message + 5, "\x3a\xeb\x93\x09", 4); /* raw_input_contents: all the rest */
     stage_request(stage, GRPC, false, STAGE_CONFIG(GRPC, NONE));
+    expect_pick_at_headers(stage);
     stage_part(stage, EXT_PROC_REQUEST_BODY, str_make(message, n), false);
-    stage_pick(stage_next(stage));
     memcpy(message, "\x0a\x03new", 5);
     const struct ext_proc_reply *reply = stage_next(stage);
     assert_int_equal(reply->body.len, n);
@@ -194,6 +205,7 @@ static void an_empty_message_of_grpc_is_one(void **state) {
     stage_end(stage);
     stage_stream(stage, &stage_limits);
     stage_request(stage, GRPC, false, STAGE_CONFIG(GRPC, GRPC));
+    expect_pick_at_headers(stage);
     stage_ask(stage, &part);
     const struct ext_proc_reply *reply = stage_expect_refusal(stage, 400);
     assert_int_equal(reply->grpc_status, 3);
@@ -208,6 +220,7 @@ static void a_compressed_message_is_not_looked_into(void **state) {
         .kind = EXT_PROC_REQUEST_BODY, .body = BYTES(OLD_MESSAGE), .is_compressed = true};
     (void)state;
     stage_request(stage, GRPC, false, STAGE_CONFIG(GRPC, NONE));
+    expect_pick_at_headers(stage);
     stage_ask(stage, &part);
     assert_int_equal(stage_expect_refusal(stage, 415)->grpc_status, 12);
     stage_end(stage);
@@ -215,6 +228,48 @@ static void a_compressed_message_is_not_looked_into(void **state) {
     stage_request(stage, GRPC, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
     stage_part(stage, EXT_PROC_REQUEST_BODY, BYTES("\x01\0\0\0\x08" OLD_MESSAGE), true);
     assert_int_equal(stage_expect_refusal(stage, 415)->grpc_status, 12);
+    stage_close(stage);
+}
+
+/* A proxy that has taken the mode and shows the body as a whole, prefix and all. */
+static void in_mode_grpc_a_body_with_its_prefix(void **state) {
+    struct stage *stage = stage_open(stage_models());
+    (void)state;
+    stage_request(stage, GRPC, false, STAGE_CONFIG(GRPC, NONE));
+    expect_pick_at_headers(stage);
+    stage_part(stage, EXT_PROC_REQUEST_BODY, BYTES("\0\0\0\0\x08" OLD_MESSAGE), true);
+    const struct ext_proc_reply *reply = stage_next(stage);
+    assert_int_equal(reply->kind, EXT_PROC_REQUEST_BODY);
+    assert_int_equal(reply->body_change, EXT_PROC_BODY_REPLACED);
+    assert_true(str_eq(reply->body, BYTES("\0\0\0\0\x08" NEW_MESSAGE)));
+    stage_end(stage);
+    stage_stream(stage, &stage_limits);
+    stage_request(stage, GRPC, false, STAGE_CONFIG(GRPC, NONE));
+    expect_pick_at_headers(stage);
+    stage_part(stage, EXT_PROC_REQUEST_BODY, BYTES("\0\0\0\0\x03\x0a\x01x"), true);
+    stage_expect_refusal(stage, 404); /* there is no such model */
+    stage_close(stage);
+}
+
+/* Nor is JSON a message: it is answered as where it is buffered. */
+static void in_mode_grpc_json(void **state) {
+    struct stage *stage = stage_open(stage_models());
+    (void)state;
+    stage_request(stage, POST "|content-length=52", false, STAGE_CONFIG(GRPC, NONE));
+    expect_pick_at_headers(stage);
+    stage_part(stage, EXT_PROC_REQUEST_BODY, old, true);
+    const struct ext_proc_reply *reply = stage_next(stage);
+    assert_int_equal(reply->body_change, EXT_PROC_BODY_REPLACED);
+    assert_true(str_eq(reply->body, new));
+    stage_assert_text(stage_set(reply, "content-length"), "47");
+    stage_end(stage);
+    stage_stream(stage, &stage_limits);
+    stage_request(stage, POST, false, STAGE_CONFIG(GRPC, NONE));
+    expect_pick_at_headers(stage);
+    stage_part(stage, EXT_PROC_REQUEST_BODY, plain, false); /* trailers follow */
+    stage_expect_nod(stage, EXT_PROC_REQUEST_BODY);
+    stage_trailers(stage, EXT_PROC_REQUEST_TRAILERS);
+    stage_expect_nod(stage, EXT_PROC_REQUEST_TRAILERS);
     stage_close(stage);
 }
 
@@ -278,6 +333,8 @@ int main(void) {
         cmocka_unit_test(messages_of_grpc_stay_whole),
         cmocka_unit_test(an_empty_message_of_grpc_is_one),
         cmocka_unit_test(a_compressed_message_is_not_looked_into),
+        cmocka_unit_test(in_mode_grpc_a_body_with_its_prefix),
+        cmocka_unit_test(in_mode_grpc_json),
         cmocka_unit_test(the_prefix_of_a_message_follows),
         cmocka_unit_test(a_body_that_does_not_come_is_408),
     };

@@ -14,6 +14,7 @@
 
 #define GET ":method=GET|:path=/v1/models|:scheme=http|accept=*/*"
 #define POST ":method=POST|:path=/v1/completions|content-type=application/json|content-length=42"
+#define POST_GRPC ":method=POST|:path=/v1/completions|content-type=application/grpc"
 
 static struct pool_spec *one(void) {
     struct pool_spec *spec = fixture_spec();
@@ -214,6 +215,7 @@ static void descriptions(void **state) {
 struct opinion {
     enum ext_proc_body_mode request, response;
     bool has_config, matters;
+    bool is_grpc;                           /* as its content-type says */
     bool head, ended, answer, answer_ended; /* what came */
     bool told;                              /* the pick has left */
     bool raised, pieces;                    /* with the pick; the body came, in pieces */
@@ -238,8 +240,13 @@ static struct str sent_body(size_t n_parts, bool is_new, char out[64]) {
     return str_make(out, n);
 }
 
+/* A message of gRPC, without a prefix: none of the texts here begins with one. */
+static bool is_message(const struct opinion *o, enum ext_proc_body_mode mode) {
+    return mode == EXT_PROC_BODY_GRPC && (!o->head || o->is_grpc);
+}
+
 static bool is_duplex(enum ext_proc_body_mode mode) {
-    return mode == EXT_PROC_BODY_FULL_DUPLEX || mode == EXT_PROC_BODY_GRPC;
+    return mode == EXT_PROC_BODY_FULL_DUPLEX;
 }
 
 static bool is_buffered(enum ext_proc_body_mode mode) {
@@ -296,30 +303,33 @@ static void of_head(struct opinion *o, struct stage *stage, bool ends) {
     }
 }
 
+static void sent_back(struct stage *stage, enum ext_proc_kind kind, struct str text, bool ends) {
+    const struct ext_proc_reply *reply = stage_next(stage);
+    assert_int_equal(reply->kind, kind);
+    assert_int_equal(reply->body_change, EXT_PROC_BODY_SENT);
+    assert_true(str_eq(reply->body, text));
+    assert_int_equal(reply->end_of_stream, ends);
+}
+
 /* In a duplex mode: what was held leaves as soon as it is known. */
 static void of_duplex(struct opinion *o, struct stage *stage, struct str text, bool ends) {
     char bytes[64];
-    bool whole_messages = o->request == EXT_PROC_BODY_GRPC;
     if (o->told) {
-        if (text.len > 0 || ends || whole_messages) {
-            const struct ext_proc_reply *reply = stage_next(stage);
-            assert_int_equal(reply->kind, EXT_PROC_REQUEST_BODY);
-            assert_int_equal(reply->body_change, EXT_PROC_BODY_SENT);
-            assert_true(str_eq(reply->body, text));
-            assert_int_equal(reply->end_of_stream, ends);
+        if (text.len > 0 || ends) {
+            sent_back(stage, EXT_PROC_REQUEST_BODY, text, ends);
         }
-    } else if (o->n_bytes >= KNOWN_AT && !whole_messages) {
+    } else if (o->n_bytes >= KNOWN_AT) {
         picked(o, stage, EXT_PROC_REQUEST_HEADERS, false);
         stage_expect_body(stage, EXT_PROC_REQUEST_BODY, sent_body(o->n_parts, true, bytes), ends);
-    } else if (ends || whole_messages) { /* the first message of GRPC is cut off: it names
-                                            nothing */
+    } else if (ends) {
         refused(o, stage, 400);
     }
 }
 
 static void of_raised(struct opinion *o, struct stage *stage, bool ends) {
     bool known = o->n_bytes >= KNOWN_AT;
-    if (o->has_config && o->request == EXT_PROC_BODY_NONE && !o->pieces) {
+    bool at_once = o->request == EXT_PROC_BODY_NONE || o->request == EXT_PROC_BODY_GRPC;
+    if (o->has_config && at_once && !o->pieces) {
         refused(o, stage, 400); /* as a whole the first part is cut off */
     } else if (!o->pieces && ends) {
         refused(o, stage, 400);
@@ -346,6 +356,8 @@ static void of_body(struct opinion *o, struct stage *stage, struct str text, boo
         refused(o, stage, partial ? 413 : 400);
     } else if (o->raised) {
         of_raised(o, stage, ends);
+    } else if (is_message(o, o->request)) {
+        sent_back(stage, EXT_PROC_REQUEST_BODY, text, ends);
     } else {
         stage_expect_nod(stage, EXT_PROC_REQUEST_BODY);
     }
@@ -371,7 +383,7 @@ static void of_answer(struct opinion *o, struct stage *stage, enum act what) {
         stage_expect_nod(stage, EXT_PROC_RESPONSE_HEADERS);
     } else if (what == ATRAILERS) {
         stage_expect_nod(stage, EXT_PROC_RESPONSE_TRAILERS);
-    } else if (is_duplex(o->response)) {
+    } else if (is_duplex(o->response) || is_message(o, o->response)) {
         stage_expect_chunk(stage, EXT_PROC_RESPONSE_BODY, "y", what == PART_END);
     } else {
         stage_expect_nod(stage, EXT_PROC_RESPONSE_BODY);
@@ -403,7 +415,7 @@ static void step(struct opinion *o, struct stage *stage, enum act what) {
                                          .config = first && o->has_config ? &config : NULL,
                                          .has_metadata = true};
     if (what == HEAD || what == HEAD_END) {
-        question.n_headers = stage_headers(POST, headers, 8);
+        question.n_headers = stage_headers(o->is_grpc ? POST_GRPC : POST, headers, 8);
     }
     stage_ask(stage, &question);
     if (!legal) {
@@ -450,10 +462,11 @@ static void every_order_in_every_mode(void **state) {
     (void)state;
     for (int matters = 0; matters < 2; matters++) {
         struct stage *stage = stage_open(matters ? stage_models() : one());
-        for (int mode = 0; mode < 4 * EXT_PROC_BODY_OTHER; mode++) {
-            struct opinion begun = {.request = (enum ext_proc_body_mode)(mode / 4),
+        for (int mode = 0; mode < 8 * EXT_PROC_BODY_OTHER; mode++) {
+            struct opinion begun = {.request = (enum ext_proc_body_mode)(mode / 8),
                                     .response = responses[mode % 4],
                                     .has_config = true,
+                                    .is_grpc = mode % 8 >= 4,
                                     .matters = matters};
             enum act acts[MOST_ACTS];
             n_orders += every_order(stage, &begun, acts, 0);

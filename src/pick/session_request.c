@@ -88,8 +88,7 @@ static enum status begin_scan(struct pick_session *session, struct error *err) {
     if (!session->scan) {
         return error_set(err, ST_NO_MEMORY, "no memory to look for the model");
     }
-    pick_scan_init(session->scan, session->arena, session->where.kind == PICK_PATH_GRPC,
-                   session->config.request_body != EXT_PROC_BODY_GRPC);
+    pick_scan_init(session->scan, session->arena, session->where.kind == PICK_PATH_GRPC, true);
     if (session->request_ended) {
         pick_scan_end(session->scan);
         return pick_scan_check(session->scan, err);
@@ -159,6 +158,7 @@ void pick_session_on_headers(struct pick_session *session, const struct ext_proc
         pick_session_break(session, &err);
         return;
     }
+    session->is_not_grpc = !pick_request_is_grpc(&session->request);
     session->line = describe(session->arena, &session->request);
     if (look_for_model(session, snapshot, &err) != ST_OK) {
         pick_session_refuse(session, &err);

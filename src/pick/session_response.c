@@ -144,8 +144,9 @@ void pick_session_on_answer_body(struct pick_session *session,
     if (!begin(session, message, false)) {
         return;
     }
-    if (pick_mode_is_duplex(session->config.response_body)) {
-        pick_session_pass(session, message, session->config.response_body == EXT_PROC_BODY_GRPC);
+    enum ext_proc_body_mode mode = session->config.response_body;
+    if (pick_session_is_sent_back(session, mode, message)) {
+        pick_session_send_back(session, message, mode, NULL);
     } else {
         pick_session_nod(session, EXT_PROC_RESPONSE_BODY);
     }

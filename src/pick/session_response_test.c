@@ -12,6 +12,7 @@
 #include "pick/pick_fixture.h"
 
 #define GET ":method=GET|:path=/"
+#define OF_GRPC ":method=POST|:path=/p.S/Method|content-type=application/grpc"
 #define OK ":status=200|content-type=application/json"
 
 static struct pool_spec *two(void) {
@@ -28,15 +29,20 @@ static uint64_t n_in_flight(struct stage *stage) {
 }
 
 /* A stream whose request is picked for. Returns: the endpoint. */
-static struct endpoint *begin(struct stage *stage, const struct ext_proc_config *config) {
+static struct endpoint *begin_request(struct stage *stage, const char *headers,
+                                      const struct ext_proc_config *config) {
     char text[ENDPOINT_TEXT_BYTES];
     stage_end(stage);
     stage_stream(stage, &stage_limits);
-    stage_request(stage, GET, true, config);
+    stage_request(stage, headers, true, config);
     struct str picked = stage_pick(stage_next(stage));
     snprintf(text, sizeof(text), "%.*s", STR_ARG(picked));
     assert_int_equal(n_in_flight(stage), 1);
     return fixture_endpoint(&stage->pool, text);
+}
+
+static struct endpoint *begin(struct stage *stage, const struct ext_proc_config *config) {
+    return begin_request(stage, GET, config);
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
@@ -119,13 +125,31 @@ static void in_duplex_mode_the_body_goes_on(void **state) {
     stage_part(stage, EXT_PROC_RESPONSE_BODY, str_make(body, 150000), true);
     assert_int_equal(stage->n_said, 2 + 3);
     stage_expect_body(stage, EXT_PROC_RESPONSE_BODY, str_make(body, 150000), true);
-    begin(stage, STAGE_CONFIG(NONE, GRPC));
+    free(body);
+    stage_close(stage);
+}
+
+/* Messages of gRPC go on as they are; one with its prefix is a body like any other, and so is what
+ * is no gRPC. */
+static void in_mode_grpc_messages_go_on(void **state) {
+    struct stage *stage = stage_open(two());
+    char *body = malloc(150000);
+    (void)state;
+    memset(body, 'y', 150000);
+    begin_request(stage, OF_GRPC, STAGE_CONFIG(NONE, GRPC));
     stage_answer(stage, OK, false);
     stage_expect_nod(stage, EXT_PROC_RESPONSE_HEADERS);
     stage_part(stage, EXT_PROC_RESPONSE_BODY, str_make(body, 150000), false);
-    assert_int_equal(stage_next(stage)->body.len, 150000); /* a message stays one */
+    assert_int_equal(stage_next(stage)->body.len, 150000); /* it stays one */
+    stage_part(stage, EXT_PROC_RESPONSE_BODY, STR("\0\0\0\0\1y\1\0\0\0\0"), false);
+    stage_expect_nod(stage, EXT_PROC_RESPONSE_BODY);
+    stage_part(stage, EXT_PROC_RESPONSE_BODY, STR("\0\0\0\0\2y"), false);
+    assert_int_equal(stage_next(stage)->body.len, 6);
     stage_trailers(stage, EXT_PROC_RESPONSE_TRAILERS);
     stage_expect_nod(stage, EXT_PROC_RESPONSE_TRAILERS);
+    begin(stage, STAGE_CONFIG(NONE, GRPC));
+    stage_part(stage, EXT_PROC_RESPONSE_BODY, str_make(body, 150000), true);
+    stage_expect_nod(stage, EXT_PROC_RESPONSE_BODY);
     stage_close(stage);
     free(body);
 }
@@ -305,6 +329,7 @@ int main(void) {
         cmocka_unit_test(an_answer_without_its_headers),
         cmocka_unit_test(an_answer_without_its_request),
         cmocka_unit_test(in_duplex_mode_the_body_goes_on),
+        cmocka_unit_test(in_mode_grpc_messages_go_on),
         cmocka_unit_test(an_endless_answer_costs_no_memory),
         cmocka_unit_test(it_counts_where_it_is_served),
         cmocka_unit_test(a_refused_connection_is_learnt_of),

@@ -23,6 +23,7 @@ struct pick_session {
     struct pick_means means;
     struct pick_outbox outbox;
     enum pick_phase phase;
+    bool is_not_grpc;   /* as the request's headers say; they may not be shown */
     bool request_ended; /* no more of the request's body comes */
     bool answer_begun;  /* something of the answer came */
     bool answer_ended;
@@ -71,16 +72,24 @@ void pick_session_give_back(struct pick_session *session);
 void pick_session_note(struct pick_session *session, struct pick_note note);
 /* "Nothing is changed", in answer to `kind`. */
 void pick_session_nod(struct pick_session *session, enum ext_proc_kind kind);
-/* A part of a body goes on as it came, in a duplex mode; `whole`: in one. */
-void pick_session_pass(struct pick_session *session, const struct ext_proc_request *message,
-                       bool whole);
 
+/* The proxy sends what it shows without waiting, and takes only what is sent back. */
 static inline bool pick_mode_is_duplex(enum ext_proc_body_mode mode) {
-    return mode == EXT_PROC_BODY_FULL_DUPLEX || mode == EXT_PROC_BODY_GRPC;
+    return mode == EXT_PROC_BODY_FULL_DUPLEX;
 }
 static inline bool pick_mode_is_buffered(enum ext_proc_body_mode mode) {
     return mode == EXT_PROC_BODY_BUFFERED || mode == EXT_PROC_BODY_BUFFERED_PARTIAL;
 }
+
+/* ---- session_mode.c -------------------------------------------------------------------------- */
+
+/* Does the proxy want this part of a body, request's or answer's, sent back to it? Else it wants to
+ * be told whether it is changed. */
+bool pick_session_is_sent_back(const struct pick_session *session, enum ext_proc_body_mode mode,
+                               const struct ext_proc_request *message);
+/* Sends it back; `edits` may be NULL. Returns: false where the stream has ended instead. */
+bool pick_session_send_back(struct pick_session *session, const struct ext_proc_request *message,
+                            enum ext_proc_body_mode mode, const struct pick_edits *edits);
 
 /* ---- session_pick.c -------------------------------------------------------------------------- */
 

@@ -76,8 +76,8 @@ def echoed(request, tmp_path_factory, echoes):
                     [one.address for one in echoes])
 
 
-def kept(folder, config, endpoints, grpc_port=1):
-    gateway = Gateway(folder, config, endpoints, grpc_port)
+def kept(folder, config, endpoints, grpc_port=1, **more):
+    gateway = Gateway(folder, config, endpoints, grpc_port, **more)
     gateway.config = config
     try:
         yield gateway
@@ -152,6 +152,18 @@ def test_grpc_status_of_the_server_survives(client):
     with pytest.raises(InferenceServerException) as caught:
         client.infer("digits", [given])
     assert "INVALID_ARGUMENT" in caught.value.status() and "WRONG" in caught.value.message()
+
+
+def test_kserve_grpc_in_mode_grpc(tmp_path, servers):
+    for gateway in kept(tmp_path, "full-duplex.yaml", [server.address for server in servers],
+                        servers[0].grpc_address.rpartition(":")[2], more=lambda text: text.replace(
+                            "request_body_mode: FULL_DUPLEX_STREAMED", "request_body_mode: GRPC").replace(
+                            "response_body_mode: NONE", "response_body_mode: GRPC")):
+        with over_grpc.InferenceServerClient(gateway.address) as client:
+            for values in (MEGABYTE[:3], MEGABYTE[:100000]):
+                answer = client.infer("digits", [grpc_input(values)])
+                assert (answer.as_numpy("OUTPUT0") == values).all()
+            assert client.get_model_metadata("digits").name == "digits"
 
 
 @on_grpc

@@ -16,7 +16,7 @@ from lib.gateway import Gateway
 from lib.load import Load
 
 BODY = b'{"model": "digits", "prompt": "a"}'
-MODES = ("NONE", "STREAMED", "BUFFERED", "BUFFERED_PARTIAL", "FULL_DUPLEX_STREAMED")
+MODES = ("NONE", "STREAMED", "BUFFERED", "BUFFERED_PARTIAL", "GRPC", "FULL_DUPLEX_STREAMED")
 SEE_BODIES = ("model-in-body.yaml", "buffered.yaml", "full-duplex.yaml")
 
 
@@ -86,6 +86,22 @@ def test_every_pair_of_modes(start, request_body, response):
 @pytest.mark.parametrize("request_body", MODES[:-1])
 def test_modes_of_the_answer_left_out(start, request_body, headers, trailers):
     exercise(start("full-duplex.yaml", more=in_modes(request_body, "NONE", headers, trailers)))
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_mode_grpc(start, allowed):
+    """What this Envoy shows in mode GRPC (test_envoy_facts.py) is looked into and changed, of gRPC too."""
+    change = in_modes("GRPC", "NONE", more="allow_mode_override: true" if allowed else "")
+    gateway = start("full-duplex.yaml", change=with_targets, more=change)
+    sent = BODY.replace(b'"digits"', b'"digits-of-today-and-tomorrow"')
+    assert gateway.ask("/v1/completions", body=BODY)["sha1"] == hashlib.sha1(sent).hexdigest()
+    assert gateway.curl("/v1/completions", body=b'{"model": "unheard"}').status == 404
+    with grpc.insecure_channel(gateway.address) as channel:
+        infer = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer",
+                                    proto.ModelInferRequest.SerializeToString)
+        with pytest.raises(grpc.RpcError) as caught:
+            infer(proto.ModelInferRequest(model_name="unheard"))
+        assert caught.value.code() == grpc.StatusCode.NOT_FOUND
 
 
 def test_body_without_waiting(start):
