@@ -32,7 +32,6 @@ struct watch {
     struct watch *next;
     struct str service;
     enum grpc_health_state told;
-    bool finished;
 };
 
 static enum grpc_health_state state_of(const struct grpc_health *health, struct str service) {
@@ -106,17 +105,28 @@ static void tell(struct watch *watch) {
     }
 }
 
+static void leave(struct watch *watch) {
+    struct watch **at = &watch->watchers->first;
+    while (*at != watch) {
+        at = &(*at)->next;
+    }
+    *at = watch->next;
+}
+
+/* Its call may last until the client has taken what is on its way: from now on it hears no more. */
+static void end_watch(struct watch *watch, const struct error *err) {
+    leave(watch);
+    watch->call->user = NULL;
+    grpc_finish(watch->call, err);
+}
+
 /* Tells who watches how it is; the last time, that it was the last time. */
 static void mind(struct watch *watch) {
     struct error err;
-    if (watch->finished) {
-        return;
-    }
     tell(watch);
     if (atomic_load(&watch->watchers->health->ends)) {
-        watch->finished = true;
         error_set(&err, ST_NOT_READY, "the server is about to end");
-        grpc_finish(watch->call, &err);
+        end_watch(watch, &err);
     }
 }
 
@@ -125,7 +135,7 @@ static void run_tell(struct worker_msg *msg) {
         (struct watchers *)(void *)((char *)msg - offsetof(struct watchers, msg));
     atomic_store(&watchers->posted, false);
     for (struct watch *watch = watchers->first, *next; watch; watch = next) {
-        next = watch->next; /* its call may be over behind this */
+        next = watch->next; /* it may leave the list */
         mind(watch);
     }
 }
@@ -151,14 +161,6 @@ static struct watchers *watchers_of(struct grpc_health *health, const struct grp
         }
     }
     return NULL;
-}
-
-static void leave(struct watch *watch) {
-    struct watch **at = &watch->watchers->first;
-    while (*at != watch) {
-        at = &(*at)->next;
-    }
-    *at = watch->next;
 }
 
 /* Returns: NULL with `err` filled. */
@@ -214,14 +216,14 @@ void grpc_health_watch(struct grpc_health *health, struct grpc_call *call, enum 
         grpc_finish(call, &err);
         break;
     case GRPC_CANCELLED:
-        grpc_finish(call, &call->cancelled);
-        break;
-    case GRPC_END:
         if (watch) {
-            leave(watch);
+            end_watch(watch, &call->cancelled);
+        } else {
+            grpc_finish(call, &call->cancelled);
         }
         break;
     case GRPC_WRITABLE:
+    case GRPC_END:
         break;
     }
 }

@@ -12,7 +12,7 @@ import time
 import grpc
 import pytest
 
-from lib import h2, server
+from lib import h2, http1, server
 from lib.grpc_live import (CANCELLED, DEADLINE, GOOD, INFER, OK, SERVICE, SLOW, STREAM, UNAVAILABLE, Live,
                            request, tensor)
 
@@ -204,3 +204,28 @@ def test_the_server_ends_in_the_middle(live):
         worker.join()
         # Whoever finds nobody there any more ends so; anything else is a defect.
         assert isinstance(worker.failed, (h2.Ended, OSError)), worker.failed
+
+
+def test_the_server_ends_while_one_who_watched_reads_nothing(live):
+    """A Watch whose time is over, and whose last words wait because the client takes no bytes: what changes
+    then is not told there any more."""
+    data = h2.message(request("id_uint8", [tensor("INPUT0", "UINT8", [1 << 18])], [bytes(1 << 18)]))
+    with live.connect(own=[(h2.INITIAL_WINDOW, (1 << 31) - 1)], opens=False) as connection:
+        connection.ping()
+        connection.send(h2.window_update(0, (1 << 31) - 1 - h2.DEFAULT_WINDOW))
+        connection.sock.settimeout(http1.PATIENCE)
+        for _ in range(60):  # more than both ends' kernels take
+            stream, frames = connection.open(h2.call_fields(INFER))
+            for at in range(0, len(data), h2.DEFAULT_FRAME):
+                last = h2.END_STREAM if at + h2.DEFAULT_FRAME >= len(data) else 0
+                frames += h2.frame(h2.DATA, last, stream, data[at:at + h2.DEFAULT_FRAME])
+            connection.sock.sendall(frames)
+        stream, frames = connection.open(h2.call_fields(b"/grpc.health.v1.Health/Watch", TEN_MS))
+        connection.sock.sendall(frames + h2.frame(h2.DATA, h2.END_STREAM, stream, h2.message(b"")))
+        live.server.wait_for(lambda: "/Watch takes the end of its answer" in live.state(),
+                             "the end of the Watch's time")
+        live.server.signal()
+        live.server.wait_for(lambda: "ending" in live.server.log_text(), "the signal's effect")
+        live.server.wait_for(live.state, "a turn of each worker")
+        connection.abort()
+    assert live.server.wait_exit() == 0
