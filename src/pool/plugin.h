@@ -34,6 +34,7 @@ struct choice {
     struct str model;  /* as the endpoint will see it; ptr NULL: none is named */
     struct dice *dice; /* whose numbers decide what is left to chance */
     uint64_t now_ns;
+    uint32_t least_in_flight;     /* of all that there were at first */
     struct candidate *candidates; /* no endpoint twice */
     uint32_t n;
 };

@@ -18,6 +18,12 @@ const struct profile *pool_profile(const struct pool_reader *reader) {
 
 /* ---- candidates ------------------------------------------------------------------------------ */
 
+static void note_least(struct choice *choice, uint32_t in_flight) {
+    if (in_flight < choice->least_in_flight) {
+        choice->least_in_flight = in_flight;
+    }
+}
+
 void pool_add_candidate(struct choice *choice, uint32_t member) {
     const struct pool_snapshot *snapshot = choice->snapshot;
     const struct endpoint *endpoint = snapshot->members[member].endpoint;
@@ -26,6 +32,7 @@ void pool_add_candidate(struct choice *choice, uint32_t member) {
     }
     uint32_t in_flight = endpoint_in_flight(endpoint);
     struct load_now load = load_look(&snapshot->loads[member], choice->now_ns, in_flight);
+    note_least(choice, in_flight);
     choice->candidates[choice->n++] = (struct candidate){
         .member = member,
         .in_flight = in_flight,
@@ -59,15 +66,10 @@ static void leave_out_refused(struct choice *choice) {
         }
     }
     choice->n = n > 0 ? n : choice->n;
-}
-
-static uint32_t least_in_flight(const struct choice *choice) {
-    uint32_t least = UINT32_MAX;
+    choice->least_in_flight = UINT32_MAX;
     for (uint32_t i = 0; i < choice->n; i++) {
-        uint32_t in_flight = choice->candidates[i].in_flight;
-        least = in_flight < least ? in_flight : least;
+        note_least(choice, choice->candidates[i].in_flight);
     }
-    return least;
 }
 
 enum status pool_gather(struct pool_reader *reader, const struct pool_request *request,
@@ -77,6 +79,7 @@ enum status pool_gather(struct pool_reader *reader, const struct pool_request *r
                            .model = model,
                            .dice = &reader->dice,
                            .now_ns = clock_now_ns(),
+                           .least_in_flight = UINT32_MAX,
                            .candidates = reader->candidates};
     if (st == ST_OK && (request->subset || request->selection)) {
         struct pool_best none = {.choice = out};
@@ -102,8 +105,10 @@ enum status pool_choose_by_profile(struct pool_reader *reader, const struct prof
     if (st != ST_OK) {
         return st;
     }
-    best->least_in_flight = least_in_flight(&choice);
+    uint32_t n = choice.n;
+    best->least_in_flight = choice.least_in_flight;
     best->n = profile_run(profile, &choice, (uint32_t)best->most);
+    best->n_filtered = best->n == 0 ? n : 0;
     for (size_t i = 0; i < best->n; i++) {
         best->endpoints[i] = choice_member(&choice, &choice.candidates[i])->endpoint;
     }

@@ -161,11 +161,19 @@ static enum status say_saturated(const struct pool_spec *spec, struct error *err
                      (unsigned long long)spec->max_in_flight);
 }
 
+static enum status say_filtered(uint32_t n, struct error *err) {
+    return error_set(err, ST_NO_ENDPOINT,
+                     "the filters of the picker's profile leave none of the %u endpoints that are "
+                     "ready and may take the request",
+                     n);
+}
+
 static enum status finish(struct pool_reader *reader, const struct pool_request *request,
                           enum attempt attempt, const struct pool_best *best, struct pool_pick *out,
                           struct error *err) {
     if (attempt == ATTEMPT_NONE) {
-        return say_none(reader, request, err);
+        return best->n_filtered > 0 ? say_filtered(best->n_filtered, err)
+                                    : say_none(reader, request, err);
     }
     if (attempt == ATTEMPT_SATURATED) {
         return say_saturated(reader->snapshot->spec, err);
@@ -191,6 +199,7 @@ enum status pool_pick(struct pool_reader *reader, const struct pool_request *req
         best.n = 0;
         best.most = 1 + request->n_fallbacks;
         best.choice = NULL;
+        best.n_filtered = 0;
         best.least_in_flight = UINT32_MAX;
         if (st == ST_OK) {
             struct str model = out->target.ptr ? out->target : request->model;

@@ -64,6 +64,7 @@ struct pool_best {
     uint64_t keys[POOL_MOST_PICKED]; /* the rank and, behind it, a number of the dice */
     struct endpoint *endpoints[POOL_MOST_PICKED];
     size_t n, most;
+    uint32_t n_filtered;      /* whom a profile's filters have taken away, where that is all */
     uint32_t least_in_flight; /* that a profile has seen; UINT32_MAX: none was asked */
     struct choice *choice;    /* not NULL: who is seen becomes a candidate of it instead */
 };

@@ -238,6 +238,29 @@ static void full_is_full_everywhere(void **state) {
     fixture_close(&fixture);
 }
 
+static void take_all(const void *parameters, struct choice *choice) {
+    (void)parameters;
+    choice->n = 0;
+}
+
+static void filters_that_leave_none_are_told(void **state) {
+    static const struct plugin taker = {
+        .type = "none-filter", .kind = PLUGIN_FILTER, .filter = take_all};
+    static const struct profile_step step = {.plugin = &taker};
+    static const struct profile profile = {
+        .filters = &step, .n_filters = 1, .picker = {.plugin = &plugin_random_picker}};
+    struct fixture fixture;
+    struct pool_request request = {.model = {NULL, 0}};
+    struct pool_pick pick;
+    struct error err;
+    (void)state;
+    open_pool(&fixture, 3, &profile);
+    assert_int_equal(pool_pick(fixture.reader, &request, &pick, &err), ST_NO_ENDPOINT);
+    assert_string_equal(err.text, "the filters of the picker's profile leave none of the 3 "
+                                  "endpoints that are ready and may take the request");
+    close_pool(&fixture);
+}
+
 static void fewest_in_flight_is_known(void **state) {
     const struct profile_step active = {.plugin = &plugin_active_request_scorer, .weight = 1};
     struct profile profile = {
@@ -260,6 +283,7 @@ int main(void) {
         cmocka_unit_test(within_the_subset),
         cmocka_unit_test(refused_ones_only_when_no_other_is_left),
         cmocka_unit_test(full_is_full_everywhere),
+        cmocka_unit_test(filters_that_leave_none_are_told),
         cmocka_unit_test(fewest_in_flight_is_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
