@@ -27,10 +27,39 @@ static enum status use_ca(SSL_CTX *ssl, const struct tls_file *ca, struct error 
     return ST_OK;
 }
 
+/* A passphrase is asked for: this is no place to type it. */
+static int on_passphrase(char *out, int n_bytes, int writing, void *asked) {
+    (void)out, (void)n_bytes, (void)writing;
+    *(bool *)asked = true;
+    return -1;
+}
+
+static enum status refuse_key(const struct tls_peer_options *options, bool encrypted,
+                              struct error *err) {
+    const struct tls_file *cert = &options->cert;
+    const struct tls_file *key = options->key.path ? &options->key : cert;
+    const char *why = reason();
+    if (encrypted) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "%s %s: the key is encrypted; `openssl pkey -in FILE -out NEW` writes it "
+                         "without a passphrase",
+                         key->setting, key->path);
+    }
+    if (key == cert) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "%s %s: expected the private key in the same file, in PEM, or in one of "
+                         "its own (--key FILE): %s",
+                         cert->setting, cert->path, why);
+    }
+    return error_set(err, ST_BAD_CONFIG, "%s %s: expected the private key of %s, in PEM: %s",
+                     key->setting, key->path, cert->setting, why);
+}
+
 static enum status use_cert(SSL_CTX *ssl, const struct tls_peer_options *options,
                             struct error *err) {
     const struct tls_file *cert = &options->cert;
-    const struct tls_file *key = options->key.path ? &options->key : cert;
+    const char *key = options->key.path ? options->key.path : cert->path;
+    bool asked = false;
     if (!cert->path) {
         return ST_OK;
     }
@@ -38,11 +67,12 @@ static enum status use_cert(SSL_CTX *ssl, const struct tls_peer_options *options
         return error_set(err, ST_BAD_CONFIG, "%s %s: expected a certificate in PEM: %s",
                          cert->setting, cert->path, reason());
     }
-    if (SSL_CTX_use_PrivateKey_file(ssl, key->path, SSL_FILETYPE_PEM) != 1) {
-        return error_set(err, ST_BAD_CONFIG, "%s %s: expected the private key of %s, in PEM: %s",
-                         key->setting, key->path, cert->setting, reason());
-    }
-    return ST_OK;
+    SSL_CTX_set_default_passwd_cb(ssl, on_passphrase);
+    SSL_CTX_set_default_passwd_cb_userdata(ssl, &asked);
+    bool used = SSL_CTX_use_PrivateKey_file(ssl, key, SSL_FILETYPE_PEM) == 1;
+    SSL_CTX_set_default_passwd_cb_userdata(ssl, NULL);
+    SSL_CTX_set_default_passwd_cb(ssl, NULL);
+    return used ? ST_OK : refuse_key(options, asked, err);
 }
 
 enum status tls_peer_configure(SSL_CTX *ssl, const struct tls_peer_options *options,
@@ -67,6 +97,21 @@ bool tls_peer_expect(SSL *ssl, const char *host) {
     return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
 }
 
+/* Is it the server's word on the certificate that it was shown? */
+static bool is_about_ours(int why) {
+    static const int REASONS[] = {
+        SSL_R_TLSV1_ALERT_UNKNOWN_CA,          SSL_R_SSLV3_ALERT_BAD_CERTIFICATE,
+        SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED, SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED,
+        SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN, SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE,
+        SSL_R_TLSV1_ALERT_ACCESS_DENIED,
+    };
+    size_t i = 0, n = sizeof(REASONS) / sizeof(REASONS[0]);
+    while (i < n && REASONS[i] != why) {
+        i++;
+    }
+    return i < n;
+}
+
 void tls_peer_explain(const SSL *ssl, int system_error, struct error *err) {
     long verdict = SSL_get_verify_result(ssl);
     unsigned long error = ERR_peek_error();
@@ -79,6 +124,12 @@ void tls_peer_explain(const SSL *ssl, int system_error, struct error *err) {
                   X509_verify_cert_error_string(verdict));
     } else if (why == SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED) {
         error_set(err, ST_IO, "the server wants a certificate of us (--cert FILE --key FILE)");
+    } else if (is_about_ours(why)) {
+        error_set(err, ST_IO, "the server refuses our certificate (--cert FILE): %s", words);
+    } else if (why == SSL_AD_REASON_OFFSET + SSL_AD_NO_APPLICATION_PROTOCOL) {
+        error_set(err, ST_IO,
+                  "the server speaks another protocol on that port: HTTP and gRPC have "
+                  "one each");
     } else if (why == SSL_R_WRONG_VERSION_NUMBER) {
         error_set(err, ST_IO, "what the server says is no TLS: is it http:// or grpc://?");
     } else if (words) {

@@ -207,6 +207,23 @@ def test_the_command_line(secure, pki):
     assert done.returncode == 1 and "https://" in done.stderr, done.stderr
 
 
+def test_what_the_command_line_says(secure, pki, tmp_path):
+    """Of its own files, and of a port for the other protocol. Nobody is asked for a passphrase."""
+    def refused(*more, url=secure.url):
+        done = run("infer", url, "id_fp32", "--input", "INPUT0=[1]", "--cacert", pki.ca, *more)
+        assert done.returncode != 0 and "passphrase:" not in done.stderr + done.stdout
+        return done.stderr
+    cert, key = pki.client.write(tmp_path, b"secret")
+    said = refused("--cert", cert, "--key", key)
+    assert f"--key {key}: the key is encrypted" in said, said
+    said = refused("--cert", cert)
+    assert f"--cert {cert}: " in said and "--key FILE" in said, said
+    said = refused("--cert", cert, "--key", pki.stranger_files[1])
+    assert f"--key {pki.stranger_files[1]}: expected the private key of --cert" in said, said
+    for url in f"https://127.0.0.1:{secure.grpc_port}", f"grpcs://127.0.0.1:{secure.port}":
+        assert "another protocol" in refused(url=url)
+
+
 def test_where_tls_is_spoken(start_secure, pki, tmp_path):
     """An address without a scheme is over TLS when there is a certificate; a Unix socket is not."""
     server = start_secure(listen=(PLAIN, "127.0.0.1:0", f"unix:{tmp_path}/socket"),
