@@ -339,8 +339,8 @@ static const struct {
      "1: profile.plugins[0].type: no plugin is called \"queue\"; there are active-request-scorer, "
      "kv-cache-utilization-scorer, label-selector-filter, lora-affinity-scorer, max-score-picker, "
      "power-of-two-picker, queue-scorer, "
-     "random-picker, round-robin-picker, running-requests-size-scorer, utilization-filter, "
-     "weighted-random-picker"},
+     "random-picker, round-robin-picker, running-requests-size-scorer, session-affinity-filter, "
+     "session-affinity-scorer, utilization-filter, weighted-random-picker"},
     {"profile: {plugins: [{type: queue-scorer, parameters: {threshold: 1}}]}\n",
      "1: unknown field \"profile.plugins[0].parameters.threshold\""},
     {"profile: {plugins: [{type: queue-scorer}, {type: queue-scorer}]}\n",

@@ -10,7 +10,7 @@ struct ranked_value {
 struct found {
     struct pick_request *request;
     const struct protocol *protocol;
-    struct ranked_value rewrite, objective;
+    struct ranked_value rewrite, objective, session;
     struct str selection;
 };
 
@@ -58,7 +58,8 @@ static bool take_own(struct pick_request *request, const struct ext_proc_header 
 static void take_configured(struct found *found, const struct ext_proc_header *header) {
     const struct protocol *protocol = found->protocol;
     if (take_ranked(&protocol->objective_headers, header, &found->objective) ||
-        take_ranked(&protocol->rewrite_headers, header, &found->rewrite)) {
+        take_ranked(&protocol->rewrite_headers, header, &found->rewrite) ||
+        take_ranked(&protocol->session_headers, header, &found->session)) {
         return;
     }
     if (str_eq(protocol->model_header, header->key)) {
@@ -78,6 +79,7 @@ static void read_headers(struct found *found, struct str fields) {
     }
     found->request->rewrite = found->rewrite.value;
     found->request->objective = found->objective.value;
+    found->request->session = found->session.value;
 }
 
 /* Clause: "Endpoint Subset". A key with a value that is neither a list nor a text is there all the

@@ -17,6 +17,7 @@ struct pick_request {
     struct str model;     /* as a header names it, instead of path or body */
     struct str rewrite;   /* the model to ask for instead */
     struct str objective; /* by name */
+    struct str session;   /* a value that requests of one session share */
     struct subset hint;   /* of the proxy: Clause "Endpoint Subset" */
     struct subset selection;
     bool has_hint, has_selection;

@@ -8,6 +8,7 @@ static struct pool_request question(const struct pick_session *session, struct s
     const struct pick_request *request = &session->request;
     return (struct pool_request){.model = model,
                                  .objective = request->objective,
+                                 .session = request->session,
                                  .subset = request->has_hint ? &request->hint : NULL,
                                  .selection = request->has_selection ? &request->selection : NULL,
                                  .n_fallbacks = n_fallbacks};

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "pick/pick_fixture.h"
+#include "pool/profile.h"
 
 #define GET ":method=GET|:path=/v1/models|:scheme=http|accept=*/*"
 #define POST ":method=POST|:path=/v1/completions|content-type=application/json|content-length=42"
@@ -398,6 +399,35 @@ static void an_objective_says_who_is_shed(void **state) {
     stage_close(stage);
 }
 
+/* Each session keeps its endpoint, and different ones have different endpoints. */
+static void a_session_keeps_its_endpoint(void **state) {
+    static const struct profile_step filter = {.plugin = &plugin_session_affinity_filter};
+    static const struct profile profile = {
+        .filters = &filter, .n_filters = 1, .picker = {.plugin = &plugin_max_score_picker}};
+    struct pool_spec *spec = fixture_spec_of(8);
+    char first[20][ENDPOINT_TEXT_BYTES];
+    unsigned n_other = 0;
+    (void)state;
+    spec->profile = &profile;
+    struct stage *stage = stage_open(spec);
+    for (int i = 0; i < 40; i++) {
+        char headers[200];
+        snprintf(headers, sizeof(headers), "%s|x-session-token=user-%d", GET, i % 20);
+        stage_request(stage, headers, true, STAGE_CONFIG(NONE, NONE));
+        struct str picked = stage_pick(stage_next(stage));
+        if (i < 20) {
+            snprintf(first[i], sizeof(first[i]), "%.*s", STR_ARG(picked));
+            n_other += i > 0 && strcmp(first[i], first[i - 1]) != 0;
+        } else {
+            stage_assert_text(picked, first[i - 20]);
+        }
+        stage_end(stage);
+        stage_stream(stage, &stage_limits);
+    }
+    assert_true(n_other > 10);
+    stage_close(stage);
+}
+
 /* Found in the body, when the endpoint has been told: others at it are counted, this one is not. */
 static void shed_when_the_body_names_it(void **state) {
     (void)state;
@@ -452,6 +482,7 @@ int main(void) {
         cmocka_unit_test(an_unknown_model_in_the_path_is_404),
         cmocka_unit_test(a_sheddable_request_is_429_where_all_are_busy),
         cmocka_unit_test(an_objective_says_who_is_shed),
+        cmocka_unit_test(a_session_keeps_its_endpoint),
         cmocka_unit_test(shed_when_the_body_names_it),
         cmocka_unit_test(grpc_clients_are_told_by_status),
     };

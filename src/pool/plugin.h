@@ -31,8 +31,9 @@ struct candidate {
 
 struct choice {
     const struct pool_snapshot *snapshot;
-    struct str model;  /* as the endpoint will see it; ptr NULL: none is named */
-    struct dice *dice; /* whose numbers decide what is left to chance */
+    struct str model;   /* as the endpoint will see it; ptr NULL: none is named */
+    struct str session; /* whose requests belong together; ptr NULL: none is named */
+    struct dice *dice;  /* whose numbers decide what is left to chance */
     uint64_t now_ns;
     uint32_t least_in_flight;     /* of all that there were at first */
     struct candidate *candidates; /* no endpoint twice */

@@ -67,6 +67,7 @@ struct pool_snapshot *pool_look(struct pool_reader *reader);
 struct pool_request {
     struct str model;               /* ptr NULL: it names none, and is never refused for that */
     struct str objective;           /* ptr NULL: it names none */
+    struct str session;             /* whose requests belong together; ptr NULL: it names none */
     const struct subset *subset;    /* the proxy's hint; NULL: absent, all of the pool */
     const struct subset *selection; /* a second such list (conformance tests); both must hold */
     size_t n_fallbacks;             /* wanted besides the first, at most PROTOCOL_MOST_FALLBACKS */

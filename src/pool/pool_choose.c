@@ -77,6 +77,7 @@ enum status pool_gather(struct pool_reader *reader, const struct pool_request *r
     enum status st = make_room(reader, err);
     *out = (struct choice){.snapshot = reader->snapshot,
                            .model = model,
+                           .session = request->session,
                            .dice = &reader->dice,
                            .now_ns = clock_now_ns(),
                            .least_in_flight = UINT32_MAX,

@@ -1,0 +1,13 @@
+/* Only the endpoint that the request's session belongs to. */
+#include "pool/session_affinity.h"
+
+static void filter(const void *parameters, struct choice *choice) {
+    (void)parameters;
+    if (session_affinity_is_wanted(choice)) {
+        choice_swap(choice, 0, session_affinity_place(choice));
+        choice->n = 1;
+    }
+}
+
+const struct plugin plugin_session_affinity_filter = {
+    .type = "session-affinity-filter", .kind = PLUGIN_FILTER, .filter = filter};
