@@ -73,8 +73,8 @@ static const struct option_hint hints[] = {
 
 static const char about[] =
     "Serves models over KServe v2 (the Open Inference Protocol) on HTTP, with the binary tensor "
-    "data extension, and over MIP (the Model Invocation Protocol). It listens before the models "
-    "are loaded; GET /v2/health/ready says when they are.";
+    "data extension, and on gRPC, and over MIP (the Model Invocation Protocol). It listens before "
+    "the models are loaded; GET /v2/health/ready, or gRPC's health service, says when they are.";
 
 static const char epilog[] =
     "Sizes are bytes or written 64KiB, 256MiB, 2GB; times are seconds or written 250ms, 30s, 2m.\n"
