@@ -193,6 +193,22 @@ static bool is_wanted(const struct series_reader *reader, struct str name) {
     return false;
 }
 
+/* Takes a wanted name from the front of a line. Most lines are passed over by a look at where each
+ * of the names would end. */
+static bool take_wanted(const struct series_reader *reader, struct str *line, struct str *out) {
+    for (size_t i = 0; i < reader->n_names; i++) {
+        struct str name = reader->names[i];
+        bool ends =
+            line->len == name.len || (line->len > name.len && !is_name_char(line->ptr[name.len]));
+        if (ends && name.len > 0 && memcmp(line->ptr, name.ptr, name.len) == 0) {
+            *out = str_make(line->ptr, name.len);
+            *line = str_make(line->ptr + name.len, line->len - name.len);
+            return true;
+        }
+    }
+    return false;
+}
+
 static void take_line(struct series_reader *reader, struct str line) {
     struct series series = {0};
     reader->n_lines++;
@@ -200,8 +216,7 @@ static void take_line(struct series_reader *reader, struct str line) {
         line.len--;
     }
     skip_blanks(&line);
-    series.name = take_name(&line);
-    if (series.name.len == 0 || !is_wanted(reader, series.name)) {
+    if (!take_wanted(reader, &line, &series.name)) {
         return;
     }
     if (parse_rest(line, &series)) {

@@ -109,6 +109,7 @@ static void test_cut_anywhere(void **state) {
 static void test_nan(void **state) {
     (void)state;
     read_page(STR("a NaN\n"));
+    buf_add_char(&found_text, '\0');
     assert_non_null(strstr(found_text.data, "nan"));
 }
 
