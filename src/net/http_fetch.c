@@ -12,7 +12,7 @@
 
 #include "loop/clock.h"
 
-enum { NS_PER_MS = 1000000, READ_BYTES = 16 << 10, FIRST_BODY_BYTES = 4 << 10 };
+enum { NS_PER_MS = 1000000, READ_BYTES = 64 << 10, FIRST_BODY_BYTES = 4 << 10 };
 
 struct http_fetcher {
     struct worker *worker;
