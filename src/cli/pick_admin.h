@@ -11,9 +11,12 @@
 #include "serve/admin_process.h"
 #include "serve/admin_state.h"
 
+struct scraper;
+
 struct pick_admin {
     struct pool *pool;
     struct pool_reader *reader;
+    const struct scraper *scraper; /* whose numbers are shown; NULL: none yet */
     struct admin_process process;
     bool has_process;
     struct admin_state state;

@@ -18,6 +18,7 @@ static void on_timer(uv_timer_t *timer) {
     if (pool_watch_check(self->watch)) {
         self->changed(self->changed_cookie);
     }
+    scraper_look(self->scraper);
     if (self->tls) {
         tls_server_check(self->tls, time(NULL));
     }
@@ -27,7 +28,10 @@ enum status pick_discovery_start(struct pick_discovery *self, struct worker *mai
                                  struct tls_server *tls, void (*changed)(void *cookie),
                                  void *cookie, struct error *err) {
     uint64_t ms = self->settings->reload_interval_ns / 1000000;
-    (void)err;
+    enum status st = scraper_new(main, self->pool, &self->scraper, err);
+    if (st != ST_OK) {
+        return st;
+    }
     self->tls = tls;
     self->changed = changed;
     self->changed_cookie = cookie;
@@ -38,9 +42,15 @@ enum status pick_discovery_start(struct pick_discovery *self, struct worker *mai
     return ST_OK;
 }
 
+static void on_stopped(void *cookie) {
+    struct pick_discovery *self = cookie;
+    if (--self->n_stopping == 0) {
+        self->stopped(self->stopped_cookie);
+    }
+}
+
 static void on_closed(uv_handle_t *handle) {
-    struct pick_discovery *self = handle->data;
-    self->stopped(self->stopped_cookie);
+    on_stopped(handle->data);
 }
 
 void pick_discovery_stop(struct pick_discovery *self, void (*stopped)(void *cookie), void *cookie) {
@@ -51,9 +61,12 @@ void pick_discovery_stop(struct pick_discovery *self, void (*stopped)(void *cook
     self->timing = false;
     self->stopped = stopped;
     self->stopped_cookie = cookie;
+    self->n_stopping = 2;
     uv_close((uv_handle_t *)&self->timer, on_closed);
+    scraper_stop(self->scraper, on_stopped, self);
 }
 
 void pick_discovery_free(struct pick_discovery *self) {
+    scraper_free(self->scraper);
     pool_watch_free(self->watch);
 }

@@ -8,6 +8,7 @@
 
 #include "cli/pick_settings.h"
 #include "discover/pool_watch.h"
+#include "discover/scraper.h"
 #include "loop/worker.h"
 
 struct tls_server;
@@ -17,6 +18,8 @@ struct pick_discovery {
     struct pool *pool;
     struct tls_server *tls; /* whose files are looked at; NULL: none */
     struct pool_watch *watch;
+    struct scraper *scraper;
+    size_t n_stopping; /* parts that are on the loop yet */
     uv_timer_t timer;
     bool timing;
     void (*changed)(void *cookie); /* the pool is another now */

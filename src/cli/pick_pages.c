@@ -2,6 +2,8 @@
  * they are at that moment. */
 #include "base/metric.h"
 #include "cli/pick_admin.h"
+#include "discover/scraper.h"
+#include "loop/clock.h"
 
 /* ---- metrics --------------------------------------------------------------------------------- */
 
@@ -60,6 +62,66 @@ static void print_column(struct metric_text *text, const struct pool_snapshot *s
     }
 }
 
+/* ---- loads ----------------------------------------------------------------------------------- */
+
+static double age_of(const struct endpoint_load *load, uint64_t now_ns) {
+    return now_ns > load->asked_ns ? (double)(now_ns - load->asked_ns) / 1e9 : 0;
+}
+static double waiting_of(const struct endpoint_load *load, uint64_t now_ns) {
+    (void)now_ns;
+    return load->n_waiting;
+}
+static double running_of(const struct endpoint_load *load, uint64_t now_ns) {
+    (void)now_ns;
+    return load->n_running;
+}
+static double kv_cache_of(const struct endpoint_load *load, uint64_t now_ns) {
+    (void)now_ns;
+    return (double)load->kv_cache_used;
+}
+
+/* A number that an endpoint said. */
+static const struct said {
+    enum metric_family family;
+    unsigned known; /* one of these must be */
+    double (*value_of)(const struct endpoint_load *load, uint64_t now_ns);
+} SAID[] = {
+    {METRIC_FAMILY_LOAD_AGE, ~0U, age_of},
+    {METRIC_FAMILY_LOAD_WAITING, LOAD_WAITING, waiting_of},
+    {METRIC_FAMILY_LOAD_RUNNING, LOAD_RUNNING, running_of},
+    {METRIC_FAMILY_LOAD_KV_CACHE, LOAD_KV_CACHE, kv_cache_of},
+};
+
+static void print_said(struct metric_text *text, const struct pool_snapshot *snapshot,
+                       const struct said *said) {
+    uint64_t now_ns = clock_now_ns();
+    metric_family_begin(text, said->family);
+    for (uint32_t i = 0; i < snapshot->n_members; i++) {
+        struct endpoint_load load;
+        struct buf labels;
+        pool_snapshot_load(snapshot, &snapshot->members[i], now_ns, &load);
+        if (load.known & said->known) {
+            buf_init(&labels, text->out->arena, ENDPOINT_TEXT_BYTES + 16);
+            metric_label_add(&labels, "endpoint", endpoint_text(snapshot->members[i].endpoint));
+            metric_text_f64(text, buf_str(&labels), said->value_of(&load, now_ns));
+        }
+    }
+}
+
+static void print_loads(struct metric_text *text, const struct pool_snapshot *snapshot,
+                        const struct scraper *scraper) {
+    enum { FIRST_TIME = 5, LAST_TIME = 24 }; /* 32 us to 16 s */
+    struct metric_distribution seen = {.count = 0};
+    for (size_t i = 0; i < sizeof SAID / sizeof SAID[0]; i++) {
+        print_said(text, snapshot, &SAID[i]);
+    }
+    if (scraper) {
+        metric_histogram_read(scraper_times(scraper), &seen);
+    }
+    metric_family_begin(text, METRIC_FAMILY_SCRAPE_TIME);
+    metric_text_distribution(text, STR(""), &seen, METRIC_UNIT_SECONDS, FIRST_TIME, LAST_TIME);
+}
+
 void pick_metrics_print(void *context, struct metric_text *text) {
     struct pick_admin *admin = context;
     const struct pool_snapshot *snapshot = pool_look(admin->reader);
@@ -69,6 +131,7 @@ void pick_metrics_print(void *context, struct metric_text *text) {
     for (size_t i = 0; i < sizeof COLUMNS / sizeof COLUMNS[0]; i++) {
         print_column(text, snapshot, &COLUMNS[i]);
     }
+    print_loads(text, snapshot, admin->scraper);
     metric_text_end(text);
 }
 
@@ -76,12 +139,31 @@ void pick_metrics_print(void *context, struct metric_text *text) {
 
 enum { ENDPOINTS_MOST = 1000 };
 
-static void print_endpoint(const struct endpoint *endpoint, struct buf *out) {
+/* What it said of its load, as far as that counts. */
+static void print_load(const struct endpoint_load *load, struct buf *out) {
+    if (load->known & LOAD_WAITING) {
+        buf_printf(out, ", says %u waiting", load->n_waiting);
+    }
+    if (load->known & LOAD_RUNNING) {
+        buf_printf(out, ", says %u running", load->n_running);
+    }
+    if (load->known & LOAD_KV_CACHE) {
+        buf_printf(out, ", says %.3g of its KV cache used", (double)load->kv_cache_used);
+    }
+}
+
+static void print_endpoint(const struct pool_snapshot *snapshot, const struct pool_member *member,
+                           struct buf *out) {
+    const struct endpoint *endpoint = member->endpoint;
+    struct endpoint_load load;
+    pool_snapshot_load(snapshot, member, clock_now_ns(), &load);
     const char *state = !endpoint_is_ready(endpoint)    ? "not ready"
                         : endpoint_is_refused(endpoint) ? "refused a connection"
                                                         : "ready";
-    buf_printf(out, "endpoint %s: %s, %u in flight, %llu picks\n", endpoint->text, state,
+    buf_printf(out, "endpoint %s: %s, %u in flight, %llu picks", endpoint->text, state,
                endpoint_in_flight(endpoint), (unsigned long long)endpoint_n_picked(endpoint));
+    print_load(&load, out);
+    buf_add_char(out, '\n');
 }
 
 void pick_state_print(void *context, struct buf *out) {
@@ -95,7 +177,7 @@ void pick_state_print(void *context, struct buf *out) {
                (unsigned long long)numbers.generation, numbers.n_endpoints, numbers.n_ready,
                numbers.n_refused, (unsigned long long)numbers.n_in_flight);
     for (uint32_t i = 0; i < snapshot->n_members && i < ENDPOINTS_MOST; i++) {
-        print_endpoint(snapshot->members[i].endpoint, out);
+        print_endpoint(snapshot, &snapshot->members[i], out);
     }
     if (snapshot->n_members > ENDPOINTS_MOST) {
         buf_printf(out, "and %u more endpoints\n", snapshot->n_members - ENDPOINTS_MOST);

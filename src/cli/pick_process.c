@@ -204,6 +204,7 @@ static enum status start(struct pick_process *self, struct error *err) {
         ready_file_remove(self->settings->ready_file);
         st = pick_discovery_start(&self->discovery, self->process.threads.main, self->tls,
                                   on_changed, self, err);
+        self->admin.scraper = self->discovery.scraper;
     }
     return st;
 }

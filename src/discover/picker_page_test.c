@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "discover/pool_file.h"
+#include "discover/scrape_rules.h"
 
 enum { PAGE_BYTES = 64 << 10 };
 
@@ -111,11 +112,31 @@ static void the_names(void **state) {
     }
 }
 
+/* The defaults are those of a plan of one line. */
+static void the_loads(void **state) {
+    (void)state;
+    const char *loads = strstr(page, "## Loads of endpoints");
+    assert_non_null(loads);
+    memmove(page, loads, strlen(loads) + 1); /* examples are counted from here */
+    struct pool_spec *one_line = parse(example(0)), *full = parse(example(1));
+    const struct scrape_plan *plain = one_line->scrape, *plan = full->scrape;
+    assert_string_equal(plain->preset.ptr, "vllm");
+    assert_true(plan->interval_ns == plain->interval_ns && plan->timeout_ns == plain->timeout_ns);
+    assert_true(plan->max_age_ns == plain->max_age_ns && plan->https == plain->https);
+    assert_int_equal(plan->most_per_second, plain->most_per_second);
+    assert_int_equal(plan->max_page_bytes, plain->max_page_bytes);
+    assert_int_equal(plan->source.port, 9100);
+    assert_int_equal(plan->source.rules.n, 6);
+    pool_spec_free(one_line);
+    pool_spec_free(full);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_full_example),
         cmocka_unit_test(the_objects),
         cmocka_unit_test(the_names),
+        cmocka_unit_test(the_loads),
     };
     return cmocka_run_group_tests_name("discover/picker_page", tests, read_page, NULL);
 }

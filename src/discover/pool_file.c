@@ -6,7 +6,7 @@
 
 static const char *const SECTIONS[] = {
     "endpoints",  "ports",  "selector", "models",      "unknown_models", "objectives", "rewrites",
-    "saturation", "health", "protocol", "refused_for", "profile",        NULL};
+    "saturation", "health", "protocol", "refused_for", "profile",        "metrics",    NULL};
 
 /* ---- documents ------------------------------------------------------------------------------- */
 
@@ -45,6 +45,9 @@ static enum status read_own(struct reading *reading, const struct doc_node *node
     }
     if (st == ST_OK) {
         st = reading_settings(reading, node, err);
+    }
+    if (st == ST_OK) {
+        st = reading_metrics(reading, node, err);
     }
     return st == ST_OK ? read_profile(reading, node, err) : st;
 }

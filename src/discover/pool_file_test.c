@@ -69,6 +69,34 @@ static const struct {
      "successes, not after 1 failure\n"},
     {"health: {tcp: true}\n", "readiness   a TCP connection, every"},
     {"health:\n", "readiness   not checked: every endpoint is ready\n"},
+    {"metrics:\n", "loads       not asked for: what counts are our own requests in flight\n"},
+    {"metrics: {preset: sluice}\n",
+     "loads       GET /metrics, every 0.2 s, in 1 s, up to 4194304 bytes; at most 500 a second; "
+     "counts for 2 s\n"
+     "  waiting           sluice_queued_requests, sum\n"
+     "  running           sluice_running_requests, sum\n"},
+    {"metrics: {preset: tensorrt-llm, interval: 1s, timeout: 250ms, max_age: 5s, "
+     "most_per_second: 50, max_page_bytes: 65536}\n",
+     "loads       GET /metrics at port 8002, every 1 s, in 0.25 s, up to 65536 bytes; at most 50 a "
+     "second; counts for 5 s\n"
+     "  waiting           nv_trt_llm_request_metrics{request_type=\"waiting\"}, sum\n"},
+    {"metrics: {preset: trtllm-serve}\n", "GET /prometheus/metrics, every"},
+    {"metrics: {preset: triton, port: 9, path: /m, scheme: https, token_file: /run/token}\n",
+     "GET https /m at port 9, every 0.2 s, in 1 s, up to 4194304 bytes; at most 500 a second; "
+     "counts for 2 s\n  with the token in /run/token\n"
+     "  waiting           nv_inference_pending_request_count, sum\n"},
+    {"metrics: {preset: vllm, rules: {kv_cache: {series: 'x:y', factor: 0.01}}}\n",
+     "vllm:cache_config_info, its label num_gpu_blocks, sum\n"
+     "  adapters          vllm:lora_requests_info, newest\n"
+     "  kv_cache          x:y, max, times 0.01\n"},
+    {"metrics:\n  rules:\n    waiting: depth\n    running: {series: busy, labels: {a: b, c: d}, "
+     "combine: max, rate: true, value_label: v}\n",
+     "  waiting           depth, sum\n"
+     "  running           busy{a=\"b\",c=\"d\"}, its label v, max, growth in a second\n"},
+    {"endpoints: [{address: 10.0.0.1:1, labels: {engine: sglang, m: '9000'}}]\n"
+     "metrics: {preset_label: engine, port_label: m}\n",
+     "  of an endpoint with the label engine: by that preset\n"
+     "  of an endpoint with the label m: at that port\n"},
     {"saturation: {max_in_flight: 8, retry_after: 1.5s}\n",
      "saturated   when every endpoint has 8 requests in flight: sheddable ones are refused, to be "
      "sent again after 2 s\n"},
@@ -290,6 +318,36 @@ static const struct {
     {"health: {tcp: true, interval: .nan}\n", "1: health.interval: expected 0.01 to 3600 seconds"},
     {"health: {tcp: true, healthy: 0}\n",
      "1: health.healthy: expected a whole number from 1 to 100, got 0"},
+    {"metrics: {}\n", "1: metrics: expected `preset` (sluice, triton, vllm, sglang, tensorrt-llm "
+                      "or trtllm-serve) or `rules`"},
+    {"metrics: {preset: vlm}\n",
+     "1: metrics.preset: expected sluice, triton, vllm, sglang, tensorrt-llm or trtllm-serve, got "
+     "\"vlm\""},
+    {"metrics: {preset: vllm, intervall: 1s}\n",
+     "1: unknown field \"metrics.intervall\"; did you mean \"interval\"?"},
+    {"metrics: {preset: vllm, interval: 1ms}\n",
+     "1: metrics.interval: expected 0.05 to 3600 seconds"},
+    {"metrics: {preset: vllm, path: metrics}\n",
+     "1: metrics.path: expected a path of visible ASCII that begins with /, got \"metrics\""},
+    {"metrics: {preset: vllm, scheme: ftp}\n",
+     "1: metrics.scheme: expected http or https, got \"ftp\""},
+    {"metrics: {rules: {queued: x}}\n", "1: unknown field \"metrics.rules.queued\""},
+    {"metrics: {rules: {waiting: 'a b'}}\n",
+     "1: metrics.rules.waiting: expected a name of letters, digits and _ and :, got \"a b\""},
+    {"metrics: {rules: {waiting: {labels: {a: b}}}}\n",
+     "1: metrics.rules.waiting.series: expected a name of 1 to 256 bytes without control "
+     "characters, got none"},
+    {"metrics: {rules: {waiting: {series: a, combine: mean}}}\n",
+     "1: metrics.rules.waiting.combine: expected sum, max or newest, got \"mean\""},
+    {"metrics: {rules: {waiting: {series: a, combine: newest, rate: true}}}\n",
+     "1: metrics.rules.waiting: expected `combine: sum` or `max` beside `rate`"},
+    {"metrics: {rules: {adapters: {series: a, rate: true}}}\n",
+     "1: metrics.rules.adapters: expected only `series` and `labels`: adapters are the labels of "
+     "the newest series"},
+    {"endpoints: [{address: 10.0.0.1:1, labels: {e: vlm}}]\nmetrics: {preset_label: e}\n",
+     "2: metrics: the endpoint 10.0.0.1:1 can't be asked: expected a label with a preset's name "
+     "(sluice, triton, vllm, sglang, tensorrt-llm, trtllm-serve) or `preset` here, and a port "
+     "from 1 to 65535"},
     {"saturation: {max: 1}\n", "1: unknown field \"saturation.max\""},
     {"refused_for: [1]\n", "1: refused_for: expected text, got a list of 1"},
     {"protocol: {destination_headers: x}\n",

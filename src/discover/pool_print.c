@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 
+#include "discover/scrape_rules.h"
 #include "pool/profile.h"
 
 /* "  label      " and the names of lists, whose columns are these. */
@@ -238,6 +239,7 @@ void pool_print(const struct pool_spec *spec, struct buf *out) {
     }
     print_endpoints(spec, out);
     print_health(&spec->health, out);
+    scrape_plan_print(spec->scrape, out);
     print_load(spec, out);
     print_profile(spec->profile, out);
     print_models(spec, out);

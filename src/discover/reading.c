@@ -99,6 +99,32 @@ enum status reading_word(const struct doc_node *node, const char *const *words, 
     return expected_word(node, words, text, err);
 }
 
+/* It goes into a request as it is. */
+static bool is_path(struct str path) {
+    for (size_t i = 0; i < path.len; i++) {
+        if (path.ptr[i] <= ' ' || path.ptr[i] > '~') {
+            return false;
+        }
+    }
+    return path.len > 0 && path.ptr[0] == '/';
+}
+
+enum status reading_path(struct reading *reading, const struct doc_node *node, struct str *out,
+                         struct error *err) {
+    struct str text = {NULL, 0};
+    enum status st = doc_read_str(node, &text, err);
+    if (st != ST_OK || !node->val) {
+        return st;
+    }
+    if (!is_path(text)) {
+        return doc_error(node, err,
+                         "expected a path of visible ASCII that begins with /, got \"%.*s\"",
+                         STR_ARG(text));
+    }
+    *out = pool_spec_text(reading->spec, text);
+    return out->ptr ? ST_OK : reading_no_memory(reading, err);
+}
+
 enum status reading_port(const struct doc_node *node, uint16_t *out, struct error *err) {
     int64_t port = *out;
     enum status st = doc_read_i64(node, 1, UINT16_MAX, &port, err);

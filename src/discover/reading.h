@@ -53,6 +53,10 @@ enum status reading_duration(const struct doc_node *node, uint64_t min_ns, uint6
 /* One of `words` (ending with NULL), as its index. An absent one changes nothing. */
 enum status reading_word(const struct doc_node *node, const char *const *words, unsigned *out,
                          struct error *err) __attribute__((warn_unused_result));
+/* A path of visible ASCII that begins with /, as it goes into a request. An absent one changes
+ * nothing. */
+enum status reading_path(struct reading *reading, const struct doc_node *node, struct str *out,
+                         struct error *err) __attribute__((warn_unused_result));
 /* A port from 1 to 65535. An absent one changes nothing. */
 enum status reading_port(const struct doc_node *node, uint16_t *out, struct error *err)
     __attribute__((warn_unused_result));
@@ -107,6 +111,10 @@ enum status reading_settings(struct reading *reading, const struct doc_node *nod
 
 /* reading_profile.c: the members `plugins` and `schedulingProfiles` of `node`. */
 enum status reading_profile(struct reading *reading, const struct doc_node *node, struct error *err)
+    __attribute__((warn_unused_result));
+
+/* reading_metrics.c: the member `metrics`, behind the endpoints. */
+enum status reading_metrics(struct reading *reading, const struct doc_node *node, struct error *err)
     __attribute__((warn_unused_result));
 
 /* reading_object.c: objects of the API. */

@@ -30,16 +30,6 @@ static enum status read_text(struct reading *reading, const struct doc_node *nod
 
 /* ---- health ---------------------------------------------------------------------------------- */
 
-/* It goes into a request as it is. */
-static bool is_path(struct str path) {
-    for (size_t i = 0; i < path.len; i++) {
-        if (path.ptr[i] <= ' ' || path.ptr[i] > '~') {
-            return false;
-        }
-    }
-    return path.len > 0 && path.ptr[0] == '/';
-}
-
 /* Exactly one of the three ways to check. */
 static enum status read_kind(struct reading *reading, const struct doc_node *node,
                              struct pool_health *out, struct error *err) {
@@ -48,7 +38,7 @@ static enum status read_kind(struct reading *reading, const struct doc_node *nod
     bool by_tcp = false;
     enum status st = doc_read_bool(&tcp, &by_tcp, err);
     if (st == ST_OK) {
-        st = read_text(reading, &http, &out->path, err);
+        st = reading_path(reading, &http, &out->path, err);
     }
     if (st == ST_OK) {
         st = read_text(reading, &grpc, &out->service, err);
@@ -59,11 +49,6 @@ static enum status read_kind(struct reading *reading, const struct doc_node *nod
     if ((http.val != NULL) + (grpc.val != NULL) + by_tcp != 1) {
         return doc_error(node, err,
                          "expected one of `http: /PATH`, `grpc: SERVICE` and `tcp: true`");
-    }
-    if (http.val && !is_path(out->path)) {
-        return doc_error(&http, err,
-                         "expected a path of visible ASCII that begins with /, got \"%.*s\"",
-                         STR_ARG(out->path));
     }
     out->kind = http.val ? POOL_HEALTH_HTTP : grpc.val ? POOL_HEALTH_GRPC : POOL_HEALTH_TCP;
     return ST_OK;

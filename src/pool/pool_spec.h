@@ -82,6 +82,7 @@ struct pool_health {
 };
 
 struct profile;
+struct scrape_plan;
 
 struct pool_spec {
     struct arena *arena;
@@ -97,6 +98,7 @@ struct pool_spec {
     struct pool_rewrite *rewrites; /* the first that matches counts */
     size_t n_rewrites, rewrites_cap;
     struct pool_health health;
+    const struct scrape_plan *scrape; /* how loads are asked for (discover's); NULL: not at all */
     struct protocol protocol;
     const struct profile *profile; /* profile.h; NULL: the default */
     uint64_t max_in_flight; /* a pool of which every endpoint has as many is saturated; 0: never */

@@ -1,0 +1,53 @@
+/* When which endpoint is asked. Each is asked once in an interval, which is longer where there are
+ * so many that they would be asked more often than a limit in all; a little later than that, at
+ * random, so that neither they nor other pickers fall into step; and less and less often while it
+ * does not answer. Sans I/O: who has a clock passes the time in.
+ *
+ * Thread: one at a time. */
+#ifndef SLUICE_DISCOVER_SCRAPE_SCHEDULE_H
+#define SLUICE_DISCOVER_SCRAPE_SCHEDULE_H
+
+#include "base/dice.h"
+#include "loop/deadlines.h"
+
+/* Embedded in what is asked. Zeroed memory is in no schedule. */
+struct scrape_turn {
+    struct deadline deadline; /* first: a deadline is cast to its turn */
+    unsigned n_failures;      /* in a row */
+};
+
+/* Zeroed, with a seed in the dice, it is an empty one that needs a pace. */
+struct scrape_schedule {
+    struct deadlines waiting;
+    struct dice dice;
+    uint64_t interval_ns;
+    uint32_t most_per_second;
+    uint64_t spacing_ns; /* from one to the next, on average at least */
+    uint64_t next_ns;    /* that the limit would have the next one at */
+    size_t n_turns;      /* those that wait and those that were taken */
+};
+
+void scrape_schedule_fini(struct scrape_schedule *schedule);
+/* From now on. What waits keeps its time. */
+void scrape_schedule_set_pace(struct scrape_schedule *schedule, uint64_t interval_ns,
+                              uint32_t most_per_second);
+/* How long it is from one time to the next for each, without what is random. */
+uint64_t scrape_schedule_interval_ns(const struct scrape_schedule *schedule);
+
+/* A new one: its time is within one interval. Returns: false when out of memory. */
+bool scrape_schedule_add(struct scrape_schedule *schedule, struct scrape_turn *turn,
+                         uint64_t now_ns) __attribute__((warn_unused_result));
+/* Whether it waits or was taken. */
+void scrape_schedule_remove(struct scrape_schedule *schedule, struct scrape_turn *turn);
+/* Returns: one whose time has come, taken out until scrape_schedule_put; NULL: none. */
+struct scrape_turn *scrape_schedule_take(struct scrape_schedule *schedule, uint64_t now_ns);
+/* Puts one back that was taken at `taken_ns`, and answered, or did not. Returns: false when out of
+ * memory; it then stays out. */
+bool scrape_schedule_put(struct scrape_schedule *schedule, struct scrape_turn *turn,
+                         uint64_t taken_ns, uint64_t now_ns, bool answered)
+    __attribute__((warn_unused_result));
+/* When to take again; UINT64_MAX: there is nothing to. Several that are due within some
+ * milliseconds are taken together. */
+uint64_t scrape_schedule_next_ns(const struct scrape_schedule *schedule, uint64_t now_ns);
+
+#endif

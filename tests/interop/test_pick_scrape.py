@@ -1,0 +1,257 @@
+"""`sluice pick` asks endpoints for their loads: by each preset, by rules of one's own, and of endpoints that
+hang, redirect, break off, or never end."""
+import contextlib
+import re
+import time
+
+import pytest
+
+from lib import http1
+from lib.metric_pages import MetricPages
+from lib.pick_client import Proxy
+from lib.picker import Picker
+
+QUICK = ("--reload-interval", "50ms")
+VLLM = """# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{{engine="0",model_name="llama"}} {running}
+# TYPE vllm:num_requests_waiting gauge
+vllm:num_requests_waiting{{engine="0",model_name="llama"}} {waiting}
+vllm:kv_cache_usage_perc{{engine="0",model_name="llama"}} {used}
+"""
+PAGES = {
+    "triton": 'nv_inference_pending_request_count{model="a"} 2\n'
+              'nv_inference_pending_request_count{model="b"} 3\n',
+    "vllm": VLLM.format(running="4.0", waiting="5.0", used="0.5"),
+    "sglang": 'sglang:num_running_reqs 4.0\nsglang:num_queue_reqs 5.0\nsglang:token_usage 0.5\n',
+    "tensorrt-llm": 'nv_trt_llm_request_metrics{model="m",request_type="waiting"} 5\n'
+                    'nv_trt_llm_request_metrics{model="m",request_type="scheduled"} 4\n'
+                    'nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="fraction"} 0.5\n',
+    "trtllm-serve": 'trtllm_num_requests_running 4\ntrtllm_num_requests_waiting 5\n'
+                    'trtllm_kv_cache_utilization 0.5\n',
+}
+
+
+@pytest.fixture
+def start(tmp_path):
+    """start(pool): a picker of the test's own, ended and checked behind it."""
+    started = []
+
+    def one(pool, *args):
+        folder = tmp_path / f"picker{len(started)}"
+        folder.mkdir()
+        started.append(Picker(folder, pool, (*QUICK, *args)))
+        return started[-1]
+    try:
+        yield one
+        for picker in started:
+            picker.stop()
+    finally:
+        for picker in started:
+            picker.kill()
+
+
+def pool_of(servers, metrics):
+    listed = "".join(f"- {server.address}\n" for server in servers)
+    return f"endpoints:\n{listed}metrics: {{{metrics}}}\n"
+
+
+def said(numbers, what, server):
+    return numbers.get(f'sluice_pick_endpoint_{what}{{endpoint="{server.address}"}}')
+
+
+def load_of(numbers, server):
+    """(waiting, running, used), as far as it is known."""
+    return tuple(said(numbers, what, server)
+                 for what in ("waiting_requests", "running_requests", "kv_cache_used"))
+
+
+def wait_load(picker, server, load):
+    return picker.wait_until(lambda now: load_of(now, server) == load, f"the load {load}")
+
+
+def results(numbers, result):
+    return numbers[f'sluice_pick_scrapes_total{{result="{result}"}}']
+
+
+# ---- what servers say ----------------------------------------------------------------------------
+
+@pytest.mark.parametrize("preset", PAGES)
+def test_a_preset(start, preset):
+    with MetricPages(PAGES[preset]) as server:
+        picker = start(pool_of([server], f"preset: {preset}, port: {server.port}"))
+        wait_load(picker, server, (5, None, None) if preset == "triton" else (5, 4, 0.5))
+        path = "/prometheus/metrics" if preset == "trtllm-serve" else "/metrics"
+        assert server.heads[-1].startswith(f"GET {path} HTTP/1.1\r\n")
+        assert "authorization" not in server.heads[-1].lower()
+
+
+def test_sluice_itself(start, start_server, repositories):
+    server = start_server("--model-repository", repositories("default"))
+    picker = start(pool_of([server], "preset: sluice"))
+    wait_load(picker, server, (0, 0, None))
+    state = http1.request(picker.metrics_address, "GET", "/debug/state").body.decode()
+    assert f"endpoint {server.address}: ready, 0 in flight, 0 picks, says 0 waiting, says 0 running\n" in state
+
+
+def test_loads_move(start):
+    with MetricPages(VLLM.format(running=1, waiting=0, used=0.125)) as server:
+        picker = start(pool_of([server], "preset: vllm, interval: 50ms"))
+        wait_load(picker, server, (0, 1, 0.125))
+        server.says(VLLM.format(running=9, waiting=3, used=0.875))
+        numbers = wait_load(picker, server, (3, 9, 0.875))
+        assert 0 <= said(numbers, "load_age_seconds", server) < http1.PATIENCE
+        n = server.n_requests
+        picker.wait_until(lambda now: server.n_requests > n + 5, "more requests")
+        assert server.n_connections == 1  # kept alive
+        numbers = picker.numbers()
+        assert numbers["sluice_pick_scrape_seconds_count"] >= results(numbers, "ok") > 5
+
+
+def test_the_less_loaded_is_picked(start):
+    with MetricPages(VLLM.format(running=9, waiting=90, used=0.875)) as busy, \
+            MetricPages(VLLM.format(running=1, waiting=0, used=0.125)) as idle:
+        picker = start(pool_of([busy, idle], "preset: vllm"))
+        wait_load(picker, busy, (90, 9, 0.875))
+        wait_load(picker, idle, (0, 1, 0.125))
+        with Proxy(picker.grpc_addresses[0]) as proxy:
+            assert {proxy.pick("/v1/completions") for _ in range(20)} == {idle.address}
+
+
+def test_without_the_section_nothing_is_asked(start):
+    with MetricPages(PAGES["vllm"]) as server:
+        picker = start(f"endpoints: [{server.address}]\n")
+        # A pool with the section asks; one without it, again, stops to.
+        time.sleep(0.3)
+        assert server.n_connections == 0
+        picker.write_pool(pool_of([server], "preset: vllm, max_age: 100ms, interval: 50ms, timeout: 100ms"))
+        wait_load(picker, server, (5, 4, 0.5))
+        picker.write_pool(f"endpoints: [{server.address}]\n")
+        picker.wait_until(lambda now: now["sluice_pick_pool_generation"] == 3, "the third pool")
+        wait_load(picker, server, (None, None, None))
+        n = server.n_requests
+        time.sleep(0.3)
+        assert server.n_requests == n
+
+
+# ---- where, and by which rules -------------------------------------------------------------------
+
+def test_rules_of_ones_own(start, tmp_path):
+    page = 'depth{kind="a\\"b"} 3\ndepth{kind="c"} 100\nused_percent 25\nused_percent{of="2"} 50\n'
+    token = tmp_path / "token"
+    token.write_text("  s3cret\n")
+    with MetricPages(page) as metrics, MetricPages() as endpoint:
+        picker = start(f"""
+endpoints: [{endpoint.address}]
+metrics:
+  rules:
+    waiting: {{series: depth, labels: {{kind: 'a"b'}}}}
+    kv_cache: {{series: used_percent, factor: 0.01}}
+  port: {metrics.port}
+  path: /own?x=1
+  token_file: {token}
+  interval: 50ms
+""")
+        wait_load(picker, endpoint, (3, None, 0.5))
+        assert endpoint.n_connections == 0
+        assert metrics.heads[-1].startswith("GET /own?x=1 HTTP/1.1\r\n")
+        assert "Authorization: Bearer s3cret\r\n" in metrics.heads[-1]
+        token.write_text("another")
+        picker.wait_until(lambda _: "Authorization: Bearer another\r\n" in metrics.heads[-1],
+                          "the new token")
+        assert "s3cret" not in picker.log_text()
+
+
+def test_labels_of_endpoints(start):
+    with MetricPages(PAGES["sglang"]) as first, MetricPages(PAGES["vllm"]) as second, \
+            MetricPages(VLLM.format(running=1, waiting=2, used=0.5)) as apart:
+        picker = start(f"""
+endpoints:
+- {{address: {first.address}, labels: {{engine: sglang}}}}
+- {{address: {second.address}, labels: {{engine: vllm, metrics-port: "{apart.port}"}}}}
+metrics: {{preset_label: engine, port_label: metrics-port}}
+""")
+        wait_load(picker, first, (5, 4, 0.5))
+        wait_load(picker, second, (2, 1, 0.5))
+
+
+def test_counters_become_rates(start):
+    with MetricPages("work_total 1000\n") as server:
+        picker = start(f"""
+endpoints: [{server.address}]
+metrics: {{rules: {{running: {{series: work_total, rate: true}}}}, interval: 50ms}}
+""")
+        wait_load(picker, server, (None, 0, None))
+        server.says("work_total 100000\n")  # for one interval it grows
+        picker.wait_until(lambda now: (load_of(now, server)[1] or 0) > 1000, "a rate")
+        wait_load(picker, server, (None, 0, None))
+        server.says("work_total 5\n")  # begun anew: nothing negative, nothing huge
+        for _ in range(40):
+            assert load_of(picker.numbers(), server)[1] in (None, 0)
+            time.sleep(0.005)
+        wait_load(picker, server, (None, 0, None))
+
+
+# ---- endpoints that do not answer ----------------------------------------------------------------
+
+BROKEN = {"hang": "timeout", "drip": "timeout", "redirect": "status", "status": "status",
+          "garbage": "broken", "cut": "broken", "endless": "too_large"}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_one_that_is_broken(start, how):
+    """It costs the other one nothing, is counted and logged once; when it is well again, so is what is known."""
+    with MetricPages(PAGES["vllm"]) as broken, MetricPages(PAGES["vllm"]) as well, \
+            MetricPages(PAGES["vllm"]) as elsewhere:
+        broken.elsewhere = f"http://{elsewhere.address}/metrics"
+        broken.says(PAGES["vllm"], how)
+        patient = "1s" if how in ("hang", "drip") else "20s"
+        picker = start(pool_of([broken, well], f"preset: vllm, interval: 50ms, timeout: {patient}, "
+                                               "max_page_bytes: 1000000"))
+        wait_load(picker, well, (5, 4, 0.5))
+        numbers = picker.wait_until(lambda now: results(now, BROKEN[how]) >= 2, "failures")
+        assert load_of(numbers, broken) == (None, None, None)
+        assert numbers['sluice_pick_pool_endpoints{state="ready"}'] == 2
+        assert elsewhere.n_connections == 0
+        told = [line for line in picker.log_lines() if "does not say its load" in line.get("event", "")]
+        assert [line["endpoint"] for line in told] == [broken.address], told
+        before = results(numbers, "ok")
+        picker.wait_until(lambda now: results(now, "ok") > before + 5, "answers of the other")
+        broken.says(PAGES["vllm"])
+        wait_load(picker, broken, (5, 4, 0.5))
+        assert "says its load again" in picker.log_text()
+
+
+def test_pages_without_what_is_wanted(start):
+    with MetricPages("<html>") as server:
+        picker = start(pool_of([server], "preset: vllm, interval: 50ms"))
+        picker.wait_until(lambda now: results(now, "series") >= 2, "failures")
+        assert re.search(r"none of the 6 wanted series.*vllm:num_requests_waiting", picker.log_text())
+
+
+def test_what_is_old_counts_no_more(start):
+    """A server that said it is full, and then nothing: judged like one that never said anything."""
+    with contextlib.ExitStack() as stack:
+        full = MetricPages(VLLM.format(running=99, waiting=99, used=1))
+        other = stack.enter_context(MetricPages(VLLM.format(running=99, waiting=99, used=1)))
+        picker = start(pool_of([full, other], "preset: vllm, interval: 50ms, timeout: 100ms, max_age: 200ms"))
+        wait_load(picker, full, (99, 99, 1))
+        wait_load(picker, other, (99, 99, 1))
+        full.close()
+        other.says("", "hang")
+        wait_load(picker, full, (None, None, None))
+        wait_load(picker, other, (None, None, None))
+        picker.wait_until(lambda now: results(now, "timeout") > 0, "timeouts")
+        with Proxy(picker.grpc_addresses[0]) as proxy:
+            assert {proxy.pick("/v1/completions") for _ in range(50)} == {full.address, other.address}
+
+
+def test_the_pool_changes_while_it_is_asked(start):
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(MetricPages(PAGES["vllm"])) for _ in range(6)]
+        servers[0].says("", "hang")
+        picker = start(pool_of(servers[:3], "preset: vllm, interval: 50ms"))
+        for generation in range(2, 12):
+            chosen = servers[:3] if generation % 2 else servers[2:] + servers[:1]
+            picker.write_pool(pool_of(chosen, f"preset: vllm, interval: {50 + generation}ms"))
+            picker.wait_until(lambda now: now["sluice_pick_pool_generation"] == generation, "the pool")
+            wait_load(picker, chosen[1], (5, 4, 0.5))
