@@ -1,5 +1,5 @@
-/* Numbers that look random and are the same for the same seed: for ties, weights, jitter, and inputs
- * of a load. Not for secrets. */
+/* Numbers that look random and are the same for the same seed: for ties, weights, jitter, and
+ * inputs of a load. Not for secrets. */
 #ifndef SLUICE_BASE_DICE_H
 #define SLUICE_BASE_DICE_H
 
