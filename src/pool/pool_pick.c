@@ -146,6 +146,12 @@ static enum status say_none(struct pool_reader *reader, const struct pool_reques
                          numbers.n_endpoints);
     }
     const struct subset *subset = request->subset ? request->subset : request->selection;
+    if (subset->n + subset->n_unreadable == 0) {
+        return error_set(err, ST_NO_ENDPOINT,
+                         "the list of endpoints that the request may be sent to is empty; the pool "
+                         "has %u, of which %u are ready",
+                         numbers.n_endpoints, numbers.n_ready);
+    }
     return error_set(err, ST_NO_ENDPOINT,
                      "of the %zu endpoints that the request may be sent to (%zu of them cannot be "
                      "read) none is in the pool and ready; the pool has %u, of which %u are ready",
