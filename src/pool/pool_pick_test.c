@@ -250,8 +250,9 @@ static void subsets(void **state) {
         assert_int_equal(st, rows[i].picked ? ST_OK : ST_NO_ENDPOINT);
         assert_string_equal(picked, rows[i].picked ? rows[i].picked : "");
         if (st != ST_OK) { /* the hint is what is spoken of, where there is one */
-            const char *list = rows[i].hint ? rows[i].hint : rows[i].selection;
-            assert_int_equal(strstr(err.text, "is empty") != NULL, list[0] == '\0');
+            const struct subset *list = rows[i].hint ? &hint : &selection;
+            assert_int_equal(strstr(err.text, "is empty") != NULL,
+                             list->n + list->n_unreadable == 0);
         }
         arena_free(arena);
         fixture_close(&f);
