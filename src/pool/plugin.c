@@ -54,10 +54,10 @@ void choice_add_least(struct choice *choice, float weight) {
         least = value < least ? value : least;
         greatest = value > greatest ? value : greatest;
     }
-    float share = greatest > least ? weight / (float)(greatest - least) : 0;
+    float span = greatest > least ? (float)(greatest - least) : 1;
     for (uint32_t i = 0; i < choice->n; i++) {
         struct candidate *candidate = &choice->candidates[i];
-        float better = (float)(greatest - candidate->value) * share;
-        candidate->score += greatest == least ? weight : better < weight ? better : weight;
+        uint32_t better = greatest > least ? greatest - candidate->value : 1;
+        candidate->score += (float)better / span * weight;
     }
 }

@@ -24,6 +24,7 @@ static void note_least(struct choice *choice, uint32_t in_flight) {
     }
 }
 
+/* Written in place: this runs for every endpoint at every pick. */
 void pool_add_candidate(struct choice *choice, uint32_t member) {
     const struct pool_snapshot *snapshot = choice->snapshot;
     const struct endpoint *endpoint = snapshot->members[member].endpoint;
@@ -33,14 +34,14 @@ void pool_add_candidate(struct choice *choice, uint32_t member) {
     uint32_t in_flight = endpoint_in_flight(endpoint);
     struct load_now load = load_look(&snapshot->loads[member], choice->now_ns, in_flight);
     note_least(choice, in_flight);
-    choice->candidates[choice->n++] = (struct candidate){
-        .member = member,
-        .in_flight = in_flight,
-        .known = load.known,
-        .n_waiting = load.known & LOAD_WAITING ? load.n_waiting : in_flight,
-        .n_running = load.known & LOAD_RUNNING ? load.n_running : in_flight,
-        .kv_cache_used = load.kv_cache_used,
-    };
+    struct candidate *candidate = &choice->candidates[choice->n++];
+    candidate->member = member;
+    candidate->in_flight = in_flight;
+    candidate->known = load.known;
+    candidate->n_waiting = load.known & LOAD_WAITING ? load.n_waiting : in_flight;
+    candidate->n_running = load.known & LOAD_RUNNING ? load.n_running : in_flight;
+    candidate->kv_cache_used = load.kv_cache_used;
+    candidate->score = 0;
 }
 
 static enum status make_room(struct pool_reader *reader, struct error *err) {

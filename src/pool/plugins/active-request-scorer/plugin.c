@@ -7,11 +7,11 @@ static void score(const void *parameters, struct choice *choice, float weight) {
     for (uint32_t i = 0; i < choice->n; i++) {
         most = choice->candidates[i].in_flight > most ? choice->candidates[i].in_flight : most;
     }
-    float share = most > 0 ? weight / (float)most : 0;
+    float span = most > 0 ? (float)most : 1;
     for (uint32_t i = 0; i < choice->n; i++) {
         struct candidate *candidate = &choice->candidates[i];
-        float better = (float)(most - candidate->in_flight) * share;
-        candidate->score += most == 0 || better > weight ? weight : better;
+        uint32_t better = most > 0 ? most - candidate->in_flight : 1;
+        candidate->score += (float)better / span * weight;
     }
 }
 
