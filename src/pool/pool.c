@@ -156,6 +156,9 @@ void pool_set_ready(struct pool *pool, struct endpoint *endpoint, bool ready) {
     lock_take(&pool->lock);
     if (endpoint->wanted && pool->snapshot->spec->health.kind != POOL_HEALTH_NONE) {
         endpoint->ready = ready;
+        if (!ready) {
+            endpoint_forgive(pool, endpoint); /* once it is ready again it was just seen to be */
+        }
         endpoint_rank_again(pool, endpoint);
     }
     lock_drop(&pool->lock);
@@ -164,7 +167,7 @@ void pool_set_ready(struct pool *pool, struct endpoint *endpoint, bool ready) {
 void pool_refused(struct pool *pool, struct endpoint *endpoint) {
     uint64_t now_ns = clock_now_ns();
     lock_take(&pool->lock);
-    if (endpoint->wanted) {
+    if (endpoint->wanted && endpoint->ready) {
         endpoint_refuse(pool, endpoint, now_ns + pool->snapshot->spec->refused_ns);
     }
     lock_drop(&pool->lock);

@@ -119,7 +119,8 @@ bool pool_ticket_move(struct pool_reader *reader, struct pool_ticket *ticket,
 /* Checks found it ready, or not. One that is not in the pool any more, or that nobody is to check,
  * is left alone. */
 void pool_set_ready(struct pool *pool, struct endpoint *endpoint, bool ready);
-/* It refused a connection: avoided for spec->refused_ns from now (clock_now_ns). */
+/* It refused a connection: avoided for spec->refused_ns from now (clock_now_ns). One that is not
+ * ready is left alone. */
 void pool_refused(struct pool *pool, struct endpoint *endpoint);
 /* It answered: avoided no more. */
 void pool_answered(struct pool *pool, struct endpoint *endpoint);

@@ -225,6 +225,29 @@ static void one_that_refused_may_leave(void **state) {
     fixture_close(&f);
 }
 
+/* Refused is a state of those that are ready: there are never more of them. */
+static void one_that_is_not_ready_is_not_refused_either(void **state) {
+    (void)state;
+    struct fixture f;
+    struct pool_spec *spec = fixture_spec_of(1);
+    struct pool_numbers numbers;
+    spec->health = (struct pool_health){.kind = POOL_HEALTH_TCP};
+    fixture_open(&f, spec);
+    struct endpoint *one = fixture_endpoint(&f, "10.0.0.0:8000");
+    pool_refused(f.pool, one);
+    pool_set_ready(f.pool, one, true);
+    assert_false(endpoint_is_refused(one));
+    pool_refused(f.pool, one);
+    assert_true(endpoint_is_refused(one));
+    pool_set_ready(f.pool, one, false);
+    pool_read(f.pool, &numbers);
+    assert_int_equal(numbers.n_ready, 0);
+    assert_int_equal(numbers.n_refused, 0);
+    pool_set_ready(f.pool, one, true); /* a check has just seen it */
+    assert_false(endpoint_is_refused(one));
+    fixture_close(&f);
+}
+
 /* ---- who served ------------------------------------------------------------------------------ */
 
 static void a_request_counts_where_it_is_served(void **state) {
@@ -257,6 +280,7 @@ int main(void) {
         cmocka_unit_test(only_ready_ones_are_picked),
         cmocka_unit_test(one_that_refused_is_the_last_choice),
         cmocka_unit_test(one_that_refused_may_leave),
+        cmocka_unit_test(one_that_is_not_ready_is_not_refused_either),
         cmocka_unit_test(a_request_counts_where_it_is_served),
     };
     return cmocka_run_group_tests_name("pool/pool", tests, NULL, NULL);
