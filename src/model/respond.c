@@ -66,6 +66,7 @@ static void further_answer(struct call *call, const sluice_response *response) {
         response->status == SLUICE_OK && response->n_outputs == 0 && response->final;
     if (err->status == ST_OK && !says_only_end) {
         infer_response_release(&call->response);
+        call->response.params = (struct params){0};
         call->response.outputs = NULL;
         call->response.n_outputs = 0;
         if (response->status != SLUICE_OK) {
