@@ -1,0 +1,87 @@
+/* Messages of KServe v2 over gRPC; the first byte says which. Of a request that decodes every byte
+ * of its tensors and names can be read, and whatever is refused has a sentence. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tensor/infer.h"
+#include "wire/v2_grpc.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const struct v2_limits limits = {.max_elements = 1 << 20};
+
+static void check(bool holds, const struct error *err) {
+    if (!holds) {
+        fprintf(stderr, "%s\n", err->text);
+        __builtin_trap();
+    }
+}
+
+/* Every byte of it can be read. */
+static unsigned sum_of(struct str bytes) {
+    unsigned sum = 0;
+    for (size_t i = 0; i < bytes.len; i++) {
+        sum += (unsigned char)bytes.ptr[i];
+    }
+    return sum;
+}
+
+static enum status ask(struct arena *arena, struct str message, struct error *err) {
+    struct v2_grpc_request request;
+    struct str beginning = str_make(message.ptr, message.len / 2);
+    volatile unsigned sum =
+        (unsigned)v2_grpc_raw_offset(message) + (unsigned)v2_grpc_raw_offset(beginning);
+    enum status st = v2_grpc_request_decode(arena, message, &limits, &request, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    for (size_t i = 0; i < request.infer.n_inputs; i++) {
+        const struct tensor *tensor = &request.infer.inputs[i].tensor;
+        for (size_t j = 0; j < tensor->n_pieces; j++) {
+            sum += sum_of(str_make(tensor->pieces[j].data, tensor->pieces[j].n_bytes));
+        }
+    }
+    sum += sum_of(request.model) + sum_of(request.version) + sum_of(request.infer.id);
+    (void)sum;
+    return infer_align_copy(&request.infer, err);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    struct error err = {0};
+    struct str name, version, id;
+    struct v2_grpc_answer answer;
+    struct v2_grpc_model_metadata metadata;
+    enum status st;
+    if (size == 0) {
+        return 0;
+    }
+    struct arena *arena = arena_new(NULL, 0);
+    size_t n_bytes = size - 1;
+    char *copy = malloc(n_bytes + (n_bytes == 0)); /* so that the sanitizer sees both ends */
+    memcpy(copy, data + 1, n_bytes);
+    struct str message = str_make(copy, n_bytes);
+    switch (data[0] % 6) {
+    case 0:
+        st = ask(arena, message, &err);
+        break;
+    case 1:
+        st = v2_grpc_named_decode(arena, message, &name, &version, &err);
+        break;
+    case 2:
+        st = v2_grpc_request_peek(message, &name, &version, &id, &err);
+        break;
+    case 3:
+        st = v2_grpc_answer_decode(arena, message, data[0] & 64, &answer, &err);
+        break;
+    case 4:
+        st = v2_grpc_model_metadata_decode(arena, message, &metadata, &err);
+        break;
+    default:
+        st = v2_grpc_empty_decode(message, &err);
+        break;
+    }
+    check(st == ST_OK || err.text[0] != '\0', &err);
+    arena_free(arena);
+    free(copy);
+    return 0;
+}
