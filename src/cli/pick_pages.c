@@ -13,11 +13,12 @@ static void print_u64(struct metric_text *text, enum metric_family family, uint6
 }
 
 static void print_pool(struct metric_text *text, struct pool *pool) {
-    static const char *const names[] = {"ready", "refused", "not_ready"};
+    static const char *const names[] = {"ready", "refused", "unchecked", "not_ready"};
     struct pool_numbers numbers;
     pool_read(pool, &numbers);
     const uint64_t values[] = {numbers.n_ready - numbers.n_refused, numbers.n_refused,
-                               numbers.n_endpoints - numbers.n_ready};
+                               numbers.n_unchecked,
+                               numbers.n_endpoints - numbers.n_ready - numbers.n_unchecked};
     print_u64(text, METRIC_FAMILY_POOL_GENERATION, numbers.generation);
     print_u64(text, METRIC_FAMILY_POOL_IN_FLIGHT, numbers.n_in_flight);
     metric_family_begin(text, METRIC_FAMILY_POOL_ENDPOINTS);
@@ -157,7 +158,8 @@ static void print_endpoint(const struct pool_snapshot *snapshot, const struct po
     const struct endpoint *endpoint = member->endpoint;
     struct endpoint_load load;
     pool_snapshot_load(snapshot, member, clock_now_ns(), &load);
-    const char *state = !endpoint_is_ready(endpoint)    ? "not ready"
+    const char *state = endpoint_is_unchecked(endpoint) ? "not checked yet"
+                        : !endpoint_is_ready(endpoint)  ? "not ready"
                         : endpoint_is_refused(endpoint) ? "refused a connection"
                                                         : "ready";
     buf_printf(out, "endpoint %s: %s, %u in flight, %llu picks", endpoint->text, state,

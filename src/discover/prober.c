@@ -62,10 +62,7 @@ static void log_change(struct prober *prober, const struct endpoint *endpoint, b
 static void tell_pool(const struct probe_check *check, struct endpoint *endpoint,
                       enum probe_verdict verdict, enum probe_result result) {
     struct pool *pool = check->prober->options.pool;
-    bool ready = verdict == PROBE_READY;
-    if (endpoint_is_ready(endpoint) != ready) {
-        pool_set_ready(pool, endpoint, ready);
-    }
+    pool_set_ready(pool, endpoint, verdict == PROBE_READY);
     if (check->at_own_port && result == PROBE_REFUSED) {
         pool_refused(pool, endpoint);
     }

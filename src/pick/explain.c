@@ -241,9 +241,10 @@ static const char *yes_no(bool yes) {
 
 static void say_verdict(const struct explanation *self, const struct verdict *verdict,
                         size_t place) {
-    const char *ready = verdict->rank == ENDPOINT_OUT       ? "no"
-                        : verdict->rank >= ENDPOINT_REFUSED ? "refused lately"
-                                                            : "yes";
+    const char *ready = verdict->rank == ENDPOINT_OUT              ? "no"
+                        : endpoint_is_unchecked(verdict->endpoint) ? "not checked yet"
+                        : verdict->rank >= ENDPOINT_REFUSED        ? "refused lately"
+                                                                   : "yes";
     buf_printf(self->out, "  %-*s  yes   ", ENDPOINT_COLUMNS, verdict->endpoint->text);
     if (self->question->subset.ptr) {
         buf_printf(self->out, "%-8s", yes_no(verdict->in_subset));
@@ -251,7 +252,7 @@ static void say_verdict(const struct explanation *self, const struct verdict *ve
     if (self->question->selection.ptr) {
         buf_printf(self->out, "%-11s", yes_no(verdict->in_selection));
     }
-    buf_printf(self->out, "%-14s  %9u  ", ready, verdict->in_flight);
+    buf_printf(self->out, "%-15s %9u  ", ready, verdict->in_flight);
     if (place > 0) {
         buf_printf(self->out, "%4zu\n", place);
     } else {
@@ -277,8 +278,8 @@ static void say_verdicts(const struct explanation *self) {
     label(self, "endpoints");
     buf_printf(self->out, "%zu in the pool, of which %zu can take this request\n\n",
                self->n_verdicts, self->n_eligible);
-    buf_printf(self->out, "  %-*s  pool  %s%s%-14s  in flight  rank\n", ENDPOINT_COLUMNS,
-               "endpoint", self->question->subset.ptr ? "subset  " : "",
+    buf_printf(self->out, "  %-*s  pool  %s%s%-15s in flight  rank\n", ENDPOINT_COLUMNS, "endpoint",
+               self->question->subset.ptr ? "subset  " : "",
                self->question->selection.ptr ? "selection  " : "", "ready");
     for (size_t i = 0; i < self->n_verdicts; i++) {
         if (i == 0 || order_of(&self->verdicts[i]) != order_of(&self->verdicts[i - 1])) {

@@ -136,6 +136,25 @@ static void test_endpoints(void **state) {
     fixture_close(&fixture);
 }
 
+static void test_not_checked_yet(void **state) {
+    (void)state;
+    struct fixture fixture;
+    struct pool_spec *spec = three();
+    struct pick_question question = {.method = STR("GET")};
+    spec->health.kind = POOL_HEALTH_TCP;
+    fixture_open(&fixture, spec);
+    pool_set_ready(fixture.pool, fixture_endpoint(&fixture, A), false);
+    expect(&fixture, question, ST_OK,
+           "  10.0.0.1:8000                 yes   no                      0     -\n");
+    expect(&fixture, question, ST_OK,
+           "  10.0.0.2:8000                 yes   not checked yet         0     1\n");
+    pool_set_ready(fixture.pool, fixture_endpoint(&fixture, B), true);
+    expect(&fixture, question, ST_OK,
+           "  [::1]:8000                    yes   not checked yet         0     2\n");
+    expect(&fixture, question, ST_OK, "outcome     10.0.0.2:8000\n");
+    fixture_close(&fixture);
+}
+
 static void test_saturation(void **state) {
     (void)state;
     struct fixture fixture;
@@ -357,9 +376,9 @@ static void test_as_picked(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_where_the_model_is), cmocka_unit_test(test_models),
-        cmocka_unit_test(test_endpoints),          cmocka_unit_test(test_saturation),
-        cmocka_unit_test(test_profiles),           cmocka_unit_test(test_other_pickers),
-        cmocka_unit_test(test_as_picked),
+        cmocka_unit_test(test_endpoints),          cmocka_unit_test(test_not_checked_yet),
+        cmocka_unit_test(test_saturation),         cmocka_unit_test(test_profiles),
+        cmocka_unit_test(test_other_pickers),      cmocka_unit_test(test_as_picked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

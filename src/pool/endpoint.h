@@ -16,7 +16,8 @@
 
 /* What a choice looks at, in one number: the lower the better.
  *     requests in flight                     ready
- *     requests in flight + ENDPOINT_REFUSED  ready, but it just refused a connection
+ *     requests in flight + ENDPOINT_REFUSED  ready, but it just refused a connection; or not
+ *                                            checked yet, so that nothing is known of it
  *     ENDPOINT_OUT                           not ready, or no longer in the pool */
 #define ENDPOINT_REFUSED UINT32_C(0x80000000)
 #define ENDPOINT_OUT UINT32_MAX
@@ -24,11 +25,13 @@
 struct endpoint {
     alignas(64) struct ranked ranked; /* first: a ranked is cast to its endpoint */
     _Atomic uint32_t rank;
+    _Atomic bool unchecked;     /* in the pool, not checked yet, and it has not refused either */
     _Atomic uint32_t in_flight; /* requests that were sent there and have not ended */
     _Atomic uint64_t n_picked;  /* in all */
 
     bool wanted;         /* in the pool's newest snapshot */
-    bool ready;          /* as checks say; true without checks */
+    bool known;          /* a check has ended, or there are none */
+    bool ready;          /* with `known`: as checks say; true without checks */
     bool refused;        /* in the pool's list of those that refused a connection */
     uint64_t refused_ns; /* until when that counts */
     struct endpoint *refused_before, *refused_after;
@@ -51,13 +54,23 @@ static inline uint32_t endpoint_in_flight(const struct endpoint *endpoint) {
 static inline uint64_t endpoint_n_picked(const struct endpoint *endpoint) {
     return atomic_load_explicit(&endpoint->n_picked, memory_order_relaxed);
 }
-/* In the pool, and ready. */
-static inline bool endpoint_is_ready(const struct endpoint *endpoint) {
+/* In the pool, and not known to be not ready: it may be picked. */
+static inline bool endpoint_is_eligible(const struct endpoint *endpoint) {
     return endpoint_rank(endpoint) != ENDPOINT_OUT;
 }
-static inline bool endpoint_is_refused(const struct endpoint *endpoint) {
+/* It may be picked, but only where none is left that is known to be better. */
+static inline bool endpoint_is_avoided(const struct endpoint *endpoint) {
     uint32_t rank = endpoint_rank(endpoint);
     return rank != ENDPOINT_OUT && rank >= ENDPOINT_REFUSED;
+}
+static inline bool endpoint_is_unchecked(const struct endpoint *endpoint) {
+    return atomic_load_explicit(&endpoint->unchecked, memory_order_relaxed);
+}
+static inline bool endpoint_is_ready(const struct endpoint *endpoint) {
+    return endpoint_is_eligible(endpoint) && !endpoint_is_unchecked(endpoint);
+}
+static inline bool endpoint_is_refused(const struct endpoint *endpoint) {
+    return endpoint_is_avoided(endpoint) && !endpoint_is_unchecked(endpoint);
 }
 
 #endif

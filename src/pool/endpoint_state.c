@@ -9,15 +9,26 @@ static void set(_Atomic uint32_t *cell, uint32_t value) {
 }
 
 static uint32_t rank_of(const struct endpoint *endpoint) {
-    if (!endpoint->wanted || !endpoint->ready) {
+    if (!endpoint->wanted || (endpoint->known && !endpoint->ready)) {
         return ENDPOINT_OUT;
     }
-    return endpoint_in_flight(endpoint) + (endpoint->refused ? ENDPOINT_REFUSED : 0);
+    bool avoided = endpoint->refused || !endpoint->known;
+    return endpoint_in_flight(endpoint) + (avoided ? ENDPOINT_REFUSED : 0);
+}
+
+static void count_unchecked(struct pool *pool, struct endpoint *endpoint) {
+    bool unchecked = endpoint->wanted && !endpoint->known && !endpoint->refused;
+    if (unchecked != endpoint_is_unchecked(endpoint)) {
+        uint32_t n = atomic_load_explicit(&pool->n_unchecked, memory_order_relaxed);
+        set(&pool->n_unchecked, unchecked ? n + 1 : n - 1);
+        atomic_store_explicit(&endpoint->unchecked, unchecked, memory_order_relaxed);
+    }
 }
 
 void endpoint_rank_again(struct pool *pool, struct endpoint *endpoint) {
     uint32_t before = endpoint_rank(endpoint), rank = rank_of(endpoint);
     lock_assert_held(&pool->lock);
+    count_unchecked(pool, endpoint);
     if (rank == before) {
         return;
     }

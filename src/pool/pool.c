@@ -69,10 +69,12 @@ uint64_t pool_generation(const struct pool *pool) {
 
 void pool_read(struct pool *pool, struct pool_numbers *out) {
     lock_take(&pool->lock);
+    uint32_t n_unchecked = atomic_load_explicit(&pool->n_unchecked, memory_order_relaxed);
     *out = (struct pool_numbers){
         .generation = pool->snapshot->generation,
         .n_endpoints = pool->snapshot->n_members,
-        .n_ready = pool->ranking.n,
+        .n_ready = pool->ranking.n - n_unchecked,
+        .n_unchecked = n_unchecked,
         .n_refused = pool->n_refused,
         .n_in_flight = pool->n_in_flight,
     };
@@ -155,6 +157,7 @@ bool pool_ticket_move(struct pool_reader *reader, struct pool_ticket *ticket,
 void pool_set_ready(struct pool *pool, struct endpoint *endpoint, bool ready) {
     lock_take(&pool->lock);
     if (endpoint->wanted && pool->snapshot->spec->health.kind != POOL_HEALTH_NONE) {
+        endpoint->known = true;
         endpoint->ready = ready;
         if (!ready) {
             endpoint_forgive(pool, endpoint); /* once it is ready again it was just seen to be */
@@ -167,7 +170,7 @@ void pool_set_ready(struct pool *pool, struct endpoint *endpoint, bool ready) {
 void pool_refused(struct pool *pool, struct endpoint *endpoint) {
     uint64_t now_ns = clock_now_ns();
     lock_take(&pool->lock);
-    if (endpoint->wanted && endpoint->ready) {
+    if (endpoint_is_eligible(endpoint)) {
         endpoint_refuse(pool, endpoint, now_ns + pool->snapshot->spec->refused_ns);
     }
     lock_drop(&pool->lock);

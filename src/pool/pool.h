@@ -116,11 +116,11 @@ bool pool_ticket_move(struct pool_reader *reader, struct pool_ticket *ticket,
 
 /* The caller holds a snapshot with it, or a ticket for it. Thread: any. */
 
-/* Checks found it ready, or not. One that is not in the pool any more, or that nobody is to check,
- * is left alone. */
+/* Checks found it ready, or not; before the first time nothing is known of it. One that is not in
+ * the pool any more, or that nobody is to check, is left alone. */
 void pool_set_ready(struct pool *pool, struct endpoint *endpoint, bool ready);
-/* It refused a connection: avoided for spec->refused_ns from now (clock_now_ns). One that is not
- * ready is left alone. */
+/* It refused a connection: avoided for spec->refused_ns from now (clock_now_ns). One that is
+ * known not to be ready is left alone. */
 void pool_refused(struct pool *pool, struct endpoint *endpoint);
 /* It answered: avoided no more. */
 void pool_answered(struct pool *pool, struct endpoint *endpoint);
@@ -133,7 +133,8 @@ void pool_set_load(struct pool *pool, const struct endpoint *endpoint,
 struct pool_numbers {
     uint64_t generation;
     uint32_t n_endpoints;
-    uint32_t n_ready; /* those avoided among them */
+    uint32_t n_ready;     /* those that refused among them */
+    uint32_t n_unchecked; /* neither known to be ready nor not */
     uint32_t n_refused;
     uint64_t n_in_flight; /* of endpoints that have left the pool, too */
 };

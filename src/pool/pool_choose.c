@@ -28,7 +28,7 @@ static void note_least(struct choice *choice, uint32_t in_flight) {
 void pool_add_candidate(struct choice *choice, uint32_t member) {
     const struct pool_snapshot *snapshot = choice->snapshot;
     const struct endpoint *endpoint = snapshot->members[member].endpoint;
-    if (!endpoint_is_ready(endpoint)) {
+    if (!endpoint_is_eligible(endpoint)) {
         return;
     }
     uint32_t in_flight = endpoint_in_flight(endpoint);
@@ -58,11 +58,12 @@ static enum status make_room(struct pool_reader *reader, struct error *err) {
     return ST_OK;
 }
 
-/* One that just refused a connection is a candidate only where no other is. */
-static void leave_out_refused(struct choice *choice) {
+/* One that just refused a connection, or was not checked yet, is a candidate only where no other
+ * is. */
+static void leave_out_avoided(struct choice *choice) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < choice->n; i++) {
-        if (!endpoint_is_refused(choice_member(choice, &choice->candidates[i])->endpoint)) {
+        if (!endpoint_is_avoided(choice_member(choice, &choice->candidates[i])->endpoint)) {
             choice_swap(choice, n++, i);
         }
     }
@@ -91,8 +92,9 @@ enum status pool_gather(struct pool_reader *reader, const struct pool_request *r
             pool_add_candidate(out, i);
         }
     }
-    if (atomic_load_explicit(&reader->pool->forgive_ns, memory_order_relaxed) != UINT64_MAX) {
-        leave_out_refused(out);
+    if (atomic_load_explicit(&reader->pool->forgive_ns, memory_order_relaxed) != UINT64_MAX ||
+        atomic_load_explicit(&reader->pool->n_unchecked, memory_order_relaxed) > 0) {
+        leave_out_avoided(out);
     }
     return st;
 }

@@ -125,7 +125,7 @@ static enum attempt take(struct pool_reader *reader, bool chosen, bool sheddable
     if (best->n == 0) {
         return ATTEMPT_NONE;
     }
-    if (!endpoint_is_ready(best->endpoints[0])) {
+    if (!endpoint_is_eligible(best->endpoints[0])) {
         return ATTEMPT_AGAIN; /* it was, when it was chosen */
     }
     if (sheddable && is_saturated(reader->snapshot->spec, best)) {

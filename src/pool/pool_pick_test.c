@@ -167,8 +167,8 @@ static void open_for_subsets(struct fixture *f) {
         fixture_add(spec, all[i]);
     }
     fixture_open(f, spec);
-    for (int i = 0; i < 4; i++) {
-        pool_set_ready(f->pool, fixture_endpoint(f, all[i]), true);
+    for (int i = 0; i < 5; i++) {
+        pool_set_ready(f->pool, fixture_endpoint(f, all[i]), i < 4);
     }
 }
 

@@ -25,6 +25,7 @@ struct pool {
      * looks at before it takes the lock. UINT64_MAX: there is none. */
     struct endpoint *refused_first, *refused_last;
     uint32_t n_refused;
+    _Atomic uint32_t n_unchecked; /* of the snapshot's; see endpoint->unchecked */
     _Atomic uint64_t forgive_ns;
     _Atomic uint64_t loads_ns; /* until when something is known of some endpoint's load */
 };

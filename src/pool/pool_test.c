@@ -144,8 +144,10 @@ static void only_ready_ones_are_picked(void **state) {
     struct pool_pick pick;
     struct error err;
     fixture_open(&f, checked_spec(2));
-    assert_int_equal(pool_pick(f.reader, &request, &pick, &err), ST_NO_ENDPOINT);
     struct endpoint *one = fixture_endpoint(&f, "10.0.0.1:8000");
+    pool_set_ready(f.pool, one, false);
+    pool_set_ready(f.pool, fixture_endpoint(&f, "10.0.0.0:8000"), false);
+    assert_int_equal(pool_pick(f.reader, &request, &pick, &err), ST_NO_ENDPOINT);
     pool_set_ready(f.pool, one, true);
     pool_set_ready(f.pool, one, true);
     for (int i = 0; i < 20; i++) {
@@ -153,12 +155,14 @@ static void only_ready_ones_are_picked(void **state) {
         assert_ptr_equal(pick.ticket.endpoint, one);
         pool_give_back(f.pool, &pick.ticket);
     }
-    fixture_update(f.pool, checked_spec(3)); /* it keeps its readiness, new ones wait */
+    fixture_update(f.pool,
+                   checked_spec(3)); /* it keeps its readiness; nothing is known of others */
     pick = fixture_pick(&f);
     assert_ptr_equal(pick.ticket.endpoint, one);
     pool_set_ready(f.pool, one, false); /* with a request in flight */
     assert_int_equal(endpoint_in_flight(one), 1);
     pool_give_back(f.pool, &pick.ticket);
+    pool_set_ready(f.pool, fixture_endpoint(&f, "10.0.0.2:8000"), false);
     assert_int_equal(pool_pick(f.reader, &request, &pick, &err), ST_NO_ENDPOINT);
     assert_string_equal(err.text, "none of the pool's 3 endpoints is ready");
     fixture_update(f.pool, fixture_spec_of(3)); /* nobody is checked any more: all are ready */
@@ -167,6 +171,60 @@ static void only_ready_ones_are_picked(void **state) {
     assert_int_equal(numbers.n_ready, 3);
     pool_set_ready(f.pool, one, false); /* a check that comes late */
     assert_true(endpoint_is_ready(one));
+    fixture_close(&f);
+}
+
+/* Picks and gives back. Returns: the endpoint. */
+static struct endpoint *picked(struct fixture *f) {
+    struct pool_pick pick = fixture_pick(f);
+    struct endpoint *endpoint = pick.ticket.endpoint;
+    pool_give_back(f->pool, &pick.ticket);
+    return endpoint;
+}
+
+static void assert_numbers(struct fixture *f, uint32_t n_ready, uint32_t n_unchecked,
+                           uint32_t n_refused) {
+    struct pool_numbers numbers;
+    pool_read(f->pool, &numbers);
+    assert_int_equal(numbers.n_ready, n_ready);
+    assert_int_equal(numbers.n_unchecked, n_unchecked);
+    assert_int_equal(numbers.n_refused, n_refused);
+}
+
+/* Nobody has looked yet: requests are sent all the same, but not where another is known to be
+ * ready. */
+static void one_that_was_not_checked_yet_is_the_last_choice(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_open(&f, checked_spec(2));
+    struct endpoint *one = fixture_endpoint(&f, "10.0.0.0:8000");
+    struct endpoint *two = fixture_endpoint(&f, "10.0.0.1:8000");
+    assert_numbers(&f, 0, 2, 0);
+    assert_true(endpoint_is_unchecked(one) && endpoint_is_avoided(one));
+    assert_false(endpoint_is_refused(one));
+    struct pool_pick first = fixture_pick(&f), second = fixture_pick(&f);
+    assert_ptr_not_equal(first.ticket.endpoint, second.ticket.endpoint);
+    pool_set_ready(f.pool, one, true);
+    assert_numbers(&f, 1, 1, 0);
+    for (int i = 0; i < 20; i++) {
+        assert_ptr_equal(picked(&f), one);
+    }
+    pool_set_ready(f.pool, one, false);
+    assert_numbers(&f, 0, 1, 0);
+    assert_ptr_equal(picked(&f), two);
+    pool_refused(f.pool, two); /* now something is known, for a while */
+    assert_numbers(&f, 1, 0, 1);
+    assert_true(endpoint_is_refused(two));
+    pool_answered(f.pool, two);
+    assert_numbers(&f, 0, 1, 0);
+    pool_give_back(f.pool, &first.ticket);
+    pool_give_back(f.pool, &second.ticket);
+    fixture_update(f.pool, checked_spec(1)); /* it leaves, unchecked */
+    assert_numbers(&f, 0, 0, 0);
+    fixture_update(f.pool, checked_spec(3));
+    assert_numbers(&f, 0, 2, 0);
+    fixture_update(f.pool, fixture_spec_of(3)); /* nobody is checked any more */
+    assert_numbers(&f, 3, 0, 0);
     fixture_close(&f);
 }
 
@@ -234,6 +292,10 @@ static void one_that_is_not_ready_is_not_refused_either(void **state) {
     spec->health = (struct pool_health){.kind = POOL_HEALTH_TCP};
     fixture_open(&f, spec);
     struct endpoint *one = fixture_endpoint(&f, "10.0.0.0:8000");
+    pool_refused(f.pool, one); /* before its first check, which may be of another port */
+    pool_set_ready(f.pool, one, true);
+    assert_true(endpoint_is_refused(one));
+    pool_set_ready(f.pool, one, false);
     pool_refused(f.pool, one);
     pool_set_ready(f.pool, one, true);
     assert_false(endpoint_is_refused(one));
@@ -278,6 +340,7 @@ int main(void) {
         cmocka_unit_test(who_stays_keeps_its_state),
         cmocka_unit_test(only_the_newest_snapshot_is_kept),
         cmocka_unit_test(only_ready_ones_are_picked),
+        cmocka_unit_test(one_that_was_not_checked_yet_is_the_last_choice),
         cmocka_unit_test(one_that_refused_is_the_last_choice),
         cmocka_unit_test(one_that_refused_may_leave),
         cmocka_unit_test(one_that_is_not_ready_is_not_refused_either),

@@ -112,7 +112,7 @@ static enum status prepare(const struct pool *pool, struct change *change, struc
 /* Nobody is checked any more: all are ready. */
 static void ready_all(struct pool *pool, const struct pool_snapshot *snapshot) {
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
-        snapshot->members[i].endpoint->ready = true;
+        snapshot->members[i].endpoint->known = snapshot->members[i].endpoint->ready = true;
         endpoint_rank_again(pool, snapshot->members[i].endpoint);
     }
 }
@@ -124,7 +124,7 @@ static void swap_in(struct pool *pool, struct change *change) {
         bool comes = i >= change->n_go;
         assert(endpoint);
         endpoint->wanted = comes;
-        endpoint->ready = comes && !checked;
+        endpoint->known = endpoint->ready = comes && !checked;
         endpoint_forgive(pool, endpoint);
         endpoint_rank_again(pool, endpoint);
     }
