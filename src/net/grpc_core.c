@@ -78,7 +78,6 @@ void grpc_core_fini(struct grpc_core *core) {
     deadlines_fini(&core->deadlines);
     free(core->routes);
     free(core->spare);
-    h2_memory_fini(&core->memory);
     *core = (struct grpc_core){0};
 }
 

@@ -41,9 +41,7 @@ static int submit_settings(const struct grpc_session *session) {
 enum status grpc_session_open(struct grpc_core *core, struct grpc_session *session,
                               struct error *err) {
     session->core = core;
-    nghttp2_mem memory = h2_memory_functions(&core->memory); /* it takes a copy */
-    int code =
-        nghttp2_session_server_new3(&session->h2, core->callbacks, session, core->option, &memory);
+    int code = nghttp2_session_server_new2(&session->h2, core->callbacks, session, core->option);
     if (code == 0) {
         code = submit_settings(session);
     }

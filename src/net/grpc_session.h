@@ -24,7 +24,6 @@
 #include "net/grpc_receiver.h"
 #include "net/grpc_server.h"
 #include "net/h2_abuse.h"
-#include "net/h2_memory.h"
 #include "net/h2_preface.h"
 #include "net/timeouts.h"
 #include "wire/grpc_text.h"
@@ -52,7 +51,6 @@ struct grpc_core {
     struct grpc_route *routes; /* as many as methods */
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *option;
-    struct h2_memory memory; /* nghttp2's, for all connections */
     struct grpc_receiver_means means;
     struct deadlines deadlines;
     struct timeouts timeouts;
