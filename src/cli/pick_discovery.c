@@ -1,52 +1,154 @@
-/* A timer over what changes. */
+/* A thread that looks and asks, and the few messages between it and main. */
 #include "cli/pick_discovery.h"
 
+#include <stddef.h>
 #include <time.h>
 
+#include "base/log.h"
+#include "loop/clock.h"
 #include "net/tls_server.h"
+
+static const uint64_t LONGEST_WAIT_NS = 250000000;
+enum { NS_PER_MS = 1000000 };
+
+#define OF_MEMBER(pointer, member)                                                                 \
+    ((struct pick_discovery *)(void *)((char *)(pointer)-offsetof(struct pick_discovery, member)))
 
 enum status pick_discovery_open(struct pick_discovery *self, const struct pick_settings *settings,
                                 struct pool *pool, struct error *err) {
     struct pool_watch_options options = pick_pool_options(settings);
+    lock_init(&self->lock);
+    lock_cond_init(&self->cond);
     self->settings = settings;
     self->pool = pool;
     return pool_watch_new(&options, pool, &self->watch, err);
 }
 
-static void on_timer(uv_timer_t *timer) {
-    struct pick_discovery *self = timer->data;
-    if (pool_watch_check(self->watch)) {
+/* ---- its own thread -------------------------------------------------------------------------- */
+
+static void look(struct pick_discovery *self) {
+    if (pool_watch_check(self->watch) && !atomic_exchange(&self->has_news, true)) {
+        worker_post(self->main, &self->news);
+    }
+    prober_look(self->prober);
+    scraper_look(self->scraper);
+}
+
+static void ring(struct alarm *alarm) {
+    struct pick_discovery *self = OF_MEMBER(alarm, alarm);
+    look(self);
+    uint64_t next_ns = clock_now_ns() + self->settings->reload_interval_ns;
+    if (!alarm_set(worker_alarms(self->worker), alarm, next_ns)) {
+        log_plain(LOG_ERROR, "no memory for a timer: the pool's configuration stays as it is");
+    }
+}
+
+static void run_begin(struct worker_msg *msg) {
+    ring(&OF_MEMBER(msg, begin)->alarm);
+}
+
+static void on_settled(void *cookie) {
+    struct pick_discovery *self = cookie;
+    lock_take(&self->lock);
+    self->settled = true;
+    lock_wake_all(&self->cond);
+    lock_drop(&self->lock);
+}
+
+static void on_part_stopped(void *cookie) {
+    struct pick_discovery *self = cookie;
+    if (--self->n_asking == 0) {
+        worker_stop(self->worker);
+        worker_post(self->main, &self->parted);
+    }
+}
+
+static void run_end(struct worker_msg *msg) {
+    struct pick_discovery *self = OF_MEMBER(msg, end);
+    alarm_clear(worker_alarms(self->worker), &self->alarm);
+    self->n_asking = 2;
+    prober_stop(self->prober, on_part_stopped, self);
+    scraper_stop(self->scraper, on_part_stopped, self);
+}
+
+/* ---- main ------------------------------------------------------------------------------------ */
+
+static void run_news(struct worker_msg *msg) {
+    struct pick_discovery *self = OF_MEMBER(msg, news);
+    atomic_store(&self->has_news, false);
+    if (self->running) {
         self->changed(self->changed_cookie);
     }
-    scraper_look(self->scraper);
+}
+
+static void on_timer(uv_timer_t *timer) {
+    struct pick_discovery *self = timer->data;
     if (self->tls) {
         tls_server_check(self->tls, time(NULL));
     }
 }
 
-enum status pick_discovery_start(struct pick_discovery *self, struct worker *main,
-                                 struct tls_server *tls, void (*changed)(void *cookie),
-                                 void *cookie, struct error *err) {
-    uint64_t ms = self->settings->reload_interval_ns / 1000000;
-    enum status st = scraper_new(main, self->pool, &self->scraper, err);
-    if (st != ST_OK) {
-        return st;
-    }
-    self->tls = tls;
-    self->changed = changed;
-    self->changed_cookie = cookie;
-    uv_timer_init(worker_loop(main), &self->timer); /* cannot fail */
+static void start_timer(struct pick_discovery *self) {
+    uint64_t ms = self->settings->reload_interval_ns / NS_PER_MS;
+    uv_timer_init(worker_loop(self->main), &self->timer); /* cannot fail */
     self->timer.data = self;
-    self->timing = true;
     uv_timer_start(&self->timer, on_timer, ms, ms);
-    return ST_OK;
 }
 
-static void on_stopped(void *cookie) {
-    struct pick_discovery *self = cookie;
+static enum status make_parts(struct pick_discovery *self, struct error *err) {
+    struct prober_options options = {.pool = self->pool, .settled = on_settled, .cookie = self};
+    enum status st = worker_new("discovery", &self->worker, err);
+    if (st == ST_OK) {
+        options.worker = self->worker;
+        st = prober_new(&options, &self->prober, err);
+    }
+    return st == ST_OK ? scraper_new(self->worker, self->pool, &self->scraper, err) : st;
+}
+
+static void on_stopped(struct pick_discovery *self) {
     if (--self->n_stopping == 0) {
         self->stopped(self->stopped_cookie);
     }
+}
+
+static void run_parted(struct worker_msg *msg) {
+    struct pick_discovery *self = OF_MEMBER(msg, parted);
+    worker_join(self->worker);
+    on_stopped(self);
+}
+
+enum status pick_discovery_start(struct pick_discovery *self, struct worker *main,
+                                 struct tls_server *tls, void (*changed)(void *cookie),
+                                 void *cookie, struct error *err) {
+    self->main = main;
+    self->tls = tls;
+    self->changed = changed;
+    self->changed_cookie = cookie;
+    self->alarm.ring = ring;
+    self->begin.run = run_begin;
+    self->end.run = run_end;
+    self->news.run = run_news;
+    self->parted.run = run_parted;
+    enum status st = make_parts(self, err);
+    if (st == ST_OK) {
+        st = worker_start(self->worker, err);
+    }
+    if (st == ST_OK) {
+        start_timer(self);
+        self->running = true;
+        worker_post(self->worker, &self->begin);
+    }
+    return st;
+}
+
+void pick_discovery_wait(struct pick_discovery *self) {
+    uint64_t until_ns = clock_now_ns() + LONGEST_WAIT_NS;
+    bool in_time = true;
+    lock_take(&self->lock);
+    while (!self->settled && in_time) {
+        in_time = lock_wait_until_ns(&self->lock, &self->cond, until_ns);
+    }
+    lock_drop(&self->lock);
 }
 
 static void on_closed(uv_handle_t *handle) {
@@ -54,19 +156,25 @@ static void on_closed(uv_handle_t *handle) {
 }
 
 void pick_discovery_stop(struct pick_discovery *self, void (*stopped)(void *cookie), void *cookie) {
-    if (!self->timing) {
+    if (!self->running) {
         stopped(cookie);
         return;
     }
-    self->timing = false;
+    self->running = false;
     self->stopped = stopped;
     self->stopped_cookie = cookie;
     self->n_stopping = 2;
     uv_close((uv_handle_t *)&self->timer, on_closed);
-    scraper_stop(self->scraper, on_stopped, self);
+    worker_post(self->worker, &self->end);
 }
 
 void pick_discovery_free(struct pick_discovery *self) {
+    prober_free(self->prober);
     scraper_free(self->scraper);
+    worker_free(self->worker);
     pool_watch_free(self->watch);
+    if (self->settings) {
+        lock_cond_fini(&self->cond);
+        lock_fini(&self->lock);
+    }
 }

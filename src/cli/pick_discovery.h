@@ -1,14 +1,19 @@
 /* All that finds out about endpoints while the picker runs: the file of the pool, which is looked
- * at on a timer, and whatever keeps asking the endpoints themselves. The files of TLS are looked at
- * by the same timer.
+ * at on a timer, and whoever asks the endpoints themselves how they are. It has a thread of its
+ * own, so that ten thousand endpoints cost those that pick nothing but the CPU. The files of TLS
+ * are looked at by a timer on the main thread.
  *
  * Thread: main, for everything. */
 #ifndef SLUICE_CLI_PICK_DISCOVERY_H
 #define SLUICE_CLI_PICK_DISCOVERY_H
 
+#include <stdatomic.h>
+
 #include "cli/pick_settings.h"
 #include "discover/pool_watch.h"
+#include "discover/prober.h"
 #include "discover/scraper.h"
+#include "loop/lock.h"
 #include "loop/worker.h"
 
 struct tls_server;
@@ -16,13 +21,30 @@ struct tls_server;
 struct pick_discovery {
     const struct pick_settings *settings;
     struct pool *pool;
-    struct tls_server *tls; /* whose files are looked at; NULL: none */
+
+    /* Its own thread's. */
+    struct worker *worker;
     struct pool_watch *watch;
+    struct prober *prober;
     struct scraper *scraper;
-    size_t n_stopping; /* parts that are on the loop yet */
+    struct alarm alarm;
+    struct worker_msg begin, end;
+    size_t n_asking; /* parts that are on its loop yet */
+
+    /* What the two say to each other. */
+    struct lock lock;
+    struct lock_cond cond;
+    bool settled;                   /* what the endpoints say of themselves is known, under lock */
+    atomic_bool has_news;           /* `news` is posted */
+    struct worker_msg news, parted; /* to main: the pool is another now; it has ended */
+
+    /* Main's. */
+    struct worker *main;
+    struct tls_server *tls; /* whose files are looked at; NULL: none */
     uv_timer_t timer;
-    bool timing;
-    void (*changed)(void *cookie); /* the pool is another now */
+    bool running;
+    size_t n_stopping; /* the timer, and the thread */
+    void (*changed)(void *cookie);
     void *changed_cookie;
     void (*stopped)(void *cookie);
     void *stopped_cookie;
@@ -33,13 +55,16 @@ struct pick_discovery {
 enum status pick_discovery_open(struct pick_discovery *self, const struct pick_settings *settings,
                                 struct pool *pool, struct error *err)
     __attribute__((warn_unused_result));
-/* From now on it goes on by itself, on the loop of `main`; `changed` says when readers should
- * look. Returns: ST_NO_MEMORY. */
+/* From now on it goes on by itself; `changed` says, on the loop of `main`, when readers should
+ * look. Returns: ST_NO_MEMORY, ST_IO. */
 enum status pick_discovery_start(struct pick_discovery *self, struct worker *main,
                                  struct tls_server *tls, void (*changed)(void *cookie),
                                  void *cookie, struct error *err)
     __attribute__((warn_unused_result));
-/* `stopped` follows when nothing of it is on the loop any more, at once where nothing was. */
+/* Blocks until it is known of every endpoint whether it is ready, for a quarter of a second at
+ * most: a picker that answers before that sends requests to endpoints that it knows nothing of. */
+void pick_discovery_wait(struct pick_discovery *self);
+/* `stopped` follows when nothing of it is left, at once where nothing was. */
 void pick_discovery_stop(struct pick_discovery *self, void (*stopped)(void *cookie), void *cookie);
 /* While the pool still is. */
 void pick_discovery_free(struct pick_discovery *self);

@@ -206,6 +206,9 @@ static enum status start(struct pick_process *self, struct error *err) {
                                   on_changed, self, err);
         self->admin.scraper = self->discovery.scraper;
     }
+    if (st == ST_OK) { /* connections are made by now, and wait to be taken */
+        pick_discovery_wait(&self->discovery);
+    }
     return st;
 }
 
