@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "loop/clock.h"
+#include "net/polled.h"
 
 enum { NS_PER_MS = 1000000, READ_BYTES = 64 << 10, FIRST_BODY_BYTES = 4 << 10 };
 
@@ -21,8 +22,7 @@ struct http_fetcher {
     struct alarm alarm;
     struct http_fetch *running;
     struct http_fetch *idle;
-    size_t n_sockets; /* watched, or not closed yet */
-    bool stopping;
+    struct polled_set sockets;
     void (*done)(void *cookie);
     void *cookie;
 };
@@ -37,13 +37,6 @@ struct http_fetch {
     char *body;
     size_t len, cap, max_bytes;
     bool too_large, no_memory;
-};
-
-/* A socket that curl wants watched. */
-struct fetch_socket {
-    uv_poll_t poll;
-    struct http_fetcher *fetcher;
-    curl_socket_t fd;
 };
 
 /* ---- fetches --------------------------------------------------------------------------------- */
@@ -175,59 +168,36 @@ static void act(struct http_fetcher *fetcher, curl_socket_t fd, int events) {
 
 /* ---- sockets and time ------------------------------------------------------------------------ */
 
-static void over_if_so(struct http_fetcher *fetcher) {
-    if (fetcher->stopping && fetcher->n_sockets == 0) {
-        fetcher->done(fetcher->cookie);
-    }
+static struct http_fetcher *of_sockets(struct polled_set *sockets) {
+    return (struct http_fetcher *)(void *)((char *)sockets -
+                                           offsetof(struct http_fetcher, sockets));
 }
 
-static void on_closed(uv_handle_t *handle) {
-    struct fetch_socket *watched = handle->data;
-    struct http_fetcher *fetcher = watched->fetcher;
-    free(watched);
-    fetcher->n_sockets--;
-    over_if_so(fetcher);
-}
-
-static void on_poll(uv_poll_t *poll, int status, int events) {
-    struct fetch_socket *watched = poll->data;
-    int seen = status < 0 ? CURL_CSELECT_ERR : 0;
-    seen |= events & UV_READABLE ? CURL_CSELECT_IN : 0;
-    seen |= events & UV_WRITABLE ? CURL_CSELECT_OUT : 0;
-    act(watched->fetcher, watched->fd, seen);
-}
-
-static struct fetch_socket *watch(struct http_fetcher *fetcher, curl_socket_t fd) {
-    struct fetch_socket *watched = calloc(1, sizeof(*watched));
-    if (!watched || uv_poll_init_socket(worker_loop(fetcher->worker), &watched->poll, fd) != 0) {
-        free(watched);
-        return NULL;
-    }
-    watched->poll.data = watched;
-    watched->fetcher = fetcher;
-    watched->fd = fd;
-    fetcher->n_sockets++;
-    curl_multi_assign(fetcher->multi, fd, watched);
-    return watched;
+static void on_ready(struct polled_set *sockets, int fd, bool readable, bool writable,
+                     bool broken) {
+    int seen = broken ? CURL_CSELECT_ERR : 0;
+    seen |= readable ? CURL_CSELECT_IN : 0;
+    seen |= writable ? CURL_CSELECT_OUT : 0;
+    act(of_sockets(sockets), fd, seen);
 }
 
 /* curl: watch this socket for that. Returns: 0; -1 ends all that is under way. */
 static int on_socket(CURL *easy, curl_socket_t fd, int what, void *user, void *assigned) {
-    struct fetch_socket *watched = assigned;
+    struct polled *polled = assigned;
     struct http_fetcher *fetcher = user;
     (void)easy;
     if (what == CURL_POLL_REMOVE) {
-        if (watched) {
+        if (polled) {
             curl_multi_assign(fetcher->multi, fd, NULL);
-            uv_close((uv_handle_t *)&watched->poll, on_closed);
+            polled_end(polled);
         }
         return 0;
     }
-    if (!watched && !(watched = watch(fetcher, fd))) {
-        return -1;
+    polled = polled_watch(&fetcher->sockets, polled, fd, what & CURL_POLL_IN, what & CURL_POLL_OUT);
+    if (polled && !assigned) {
+        curl_multi_assign(fetcher->multi, fd, polled);
     }
-    int events = (what & CURL_POLL_IN ? UV_READABLE : 0) | (what & CURL_POLL_OUT ? UV_WRITABLE : 0);
-    return uv_poll_start(&watched->poll, events, on_poll) == 0 ? 0 : -1;
+    return polled ? 0 : -1;
 }
 
 static void ring(struct alarm *alarm) {
@@ -267,6 +237,7 @@ enum status http_fetcher_new(struct worker *worker, const struct http_fetch_tls 
     fetcher->tls = tls ? *tls : (struct http_fetch_tls){0};
     fetcher->multi = multi;
     fetcher->alarm.ring = ring;
+    fetcher->sockets = (struct polled_set){.worker = worker, .ready = on_ready};
     curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, on_socket);
     curl_multi_setopt(multi, CURLMOPT_SOCKETDATA, fetcher);
     curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, on_timer);
@@ -278,6 +249,11 @@ enum status http_fetcher_new(struct worker *worker, const struct http_fetch_tls 
 
 void http_fetcher_keep(struct http_fetcher *fetcher, unsigned most_kept) {
     curl_multi_setopt(fetcher->multi, CURLMOPT_MAXCONNECTS, (long)most_kept);
+}
+
+static void on_gone(struct polled_set *sockets) {
+    struct http_fetcher *fetcher = of_sockets(sockets);
+    fetcher->done(fetcher->cookie);
 }
 
 void http_fetcher_stop(struct http_fetcher *fetcher, void (*done)(void *cookie), void *cookie) {
@@ -299,8 +275,7 @@ void http_fetcher_stop(struct http_fetcher *fetcher, void (*done)(void *cookie),
     alarm_clear(worker_alarms(fetcher->worker), &fetcher->alarm);
     fetcher->done = done;
     fetcher->cookie = cookie;
-    fetcher->stopping = true;
-    over_if_so(fetcher);
+    polled_set_close(&fetcher->sockets, on_gone);
 }
 
 void http_fetcher_free(struct http_fetcher *fetcher) {
@@ -320,6 +295,8 @@ static void set_up(struct http_fetch *fetch) {
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, fetch);
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    /* Addresses are numeric, mostly; and each fetch looks at all that the cache holds. */
+    curl_easy_setopt(easy, CURLOPT_DNS_CACHE_TIMEOUT, 0L);
     curl_easy_setopt(easy, CURLOPT_NOPROXY, "*"); /* whatever the environment says */
     curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
