@@ -63,12 +63,31 @@ def test_one_that_refuses_is_the_last_choice(start, echoes):
     assert refused == statuses.count(503)
 
 
+@pytest.mark.parametrize("config", [*OPEN, *CLOSED])
+def test_server_that_dies(start, echoes, config):
+    """Once the picker knows, no request fails; when the server is back it gets its share again."""
+    gateway = start(config, checked=True)
+    with Load(gateway.address, method="POST", path="/v1/completions", body=BODY) as load:
+        load.wait_more(50, 200)
+        echoes[0].close()
+        gateway.picker.wait_ready_endpoints(2)
+        load.clear()
+        load.wait_more(100)
+        assert set(load.outcomes) == {200}
+        echoes[0] = echo.Echo("a", echoes[0].address)
+        gateway.picker.wait_ready_endpoints(3)
+        before = echoes[0].n_requests
+        load.wait_more(100)
+        assert set(load.outcomes) == {200}
+    assert echoes[0].n_requests > before
+
+
 # ---- the picker ----------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("config", OPEN)
 def test_fail_open(start, config):
     """Killed under load and started again: no request is lost."""
-    gateway = start(config)
+    gateway = start(config, checked=True)
     with Load(gateway.address, method="POST", path="/v1/completions", body=BODY) as load:
         load.wait_more(50, 200)
         gateway.picker.crash()
