@@ -3,6 +3,7 @@ over gRPC and by a connection alone; the pick goes elsewhere, and the log says w
 import concurrent.futures
 import contextlib
 import socket
+import time
 
 import grpc
 import pytest
@@ -53,9 +54,14 @@ def results(picker, result):
 
 
 def reasons(picker, address):
-    """Why the log says that it was not ready, in this order."""
-    return [line["reason"] for line in picker.log_lines()
-            if line.get("event") == "an endpoint is not ready" and line["endpoint"] == address]
+    """Why the log says that it was not ready, in this order: what it says comes a moment after the gauge."""
+    end = time.monotonic() + http1.PATIENCE
+    while True:
+        found = [line["reason"] for line in picker.log_lines()
+                 if line.get("event") == "an endpoint is not ready" and line["endpoint"] == address]
+        if found or time.monotonic() > end:
+            return found
+        time.sleep(0.01)
 
 
 @contextlib.contextmanager
