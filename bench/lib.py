@@ -200,7 +200,8 @@ def load(port, request_path, connections, seconds=None, reconnect=False):
 def sluice_bench(url, model, shape, concurrency):
     """One run of `sluice bench` with zeros of that shape. Returns the megabytes a second, there and back."""
     command = pinned(LOAD_CPU, BUILD / "sluice", "bench", url, model, "--shape", shape, "--data", "zeros", "-c",
-                     concurrency, "-d", f"{SECONDS}s", "-w", "300ms", "--quiet", "--json", "-")
+                     concurrency, "-d", f"{SECONDS}s", "-w", "300ms", "--quiet", "--json", "-",
+                     *["--insecure"] * url.startswith("grpcs://"))
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     if done.returncode:
         raise SystemExit(f"bench: sluice bench failed: {done.stderr}")
