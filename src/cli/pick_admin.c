@@ -1,4 +1,4 @@
-/* Routing of the operators' listener. */
+/* The pages of the operators' listener. */
 #include "cli/pick_admin.h"
 
 #include <assert.h>
@@ -7,7 +7,6 @@
 #include "serve/http_text.h"
 #include "tensor/tensor.h"
 #include "wire/v2_path.h"
-#include "wire/v2_text.h"
 
 /* ---- a described request --------------------------------------------------------------------- */
 
@@ -63,7 +62,8 @@ static enum status read_question(struct arena *arena, struct str query,
     return st;
 }
 
-static void answer_pick(struct pick_admin *admin, struct http_exchange *exchange) {
+static void answer_pick(struct http_exchange *exchange, void *context) {
+    struct pick_admin *admin = context;
     struct pick_question question;
     struct error err;
     struct buf body;
@@ -81,15 +81,17 @@ static void answer_pick(struct pick_admin *admin, struct http_exchange *exchange
 
 /* ---- the others ------------------------------------------------------------------------------ */
 
-static void answer_metrics(struct pick_admin *admin, struct http_exchange *exchange) {
+static void answer_metrics(struct http_exchange *exchange, void *context) {
+    struct pick_admin *admin = context;
     admin_page_reply(exchange, pick_metrics_print, admin);
 }
 
-static void answer_state(struct pick_admin *admin, struct http_exchange *exchange) {
+static void answer_state(struct http_exchange *exchange, void *context) {
+    struct pick_admin *admin = context;
     admin_state_reply(&admin->state, exchange);
 }
 
-static void answer_index(struct pick_admin *admin, struct http_exchange *exchange) {
+static void answer_index(struct http_exchange *exchange, void *context) {
     static const char text[] =
         "sluice " SLUICE_VERSION ", endpoint picker\n\n"
         "/metrics      its numbers\n"
@@ -97,56 +99,19 @@ static void answer_index(struct pick_admin *admin, struct http_exchange *exchang
         "/debug/pick   what would be picked, and why: ?path=/v1/completions&model=NAME, and "
         "method, objective, subset, selection\n";
     struct piece piece = {text, sizeof text - 1};
-    (void)admin;
+    (void)context;
     http_reply(exchange, &(struct http_reply){.status = 200,
                                               .content_type = "text/plain; charset=utf-8",
                                               .pieces = &piece,
                                               .n_pieces = 1});
 }
 
-static const struct route {
-    const char *path;
-    void (*answer)(struct pick_admin *, struct http_exchange *);
-} ROUTES[] = {
+static const struct admin_route ROUTES[] = {
     {"/", answer_index},
     {"/metrics", answer_metrics},
     {"/debug/state", answer_state},
     {"/debug/pick", answer_pick},
 };
-
-static const struct route *route_of(struct str path) {
-    for (size_t i = 0; i < sizeof ROUTES / sizeof ROUTES[0]; i++) {
-        if (str_is(path, ROUTES[i].path)) {
-            return &ROUTES[i];
-        }
-    }
-    return NULL;
-}
-
-static void on_head(struct http_exchange *exchange, void *context) {
-    const struct route *route = route_of(exchange->head.path);
-    if (!route) {
-        char text[TENSOR_NAME_TEXT_BYTES];
-        struct error err;
-        error_set(&err, ST_NOT_FOUND,
-                  "no resource %s here; there are /, /metrics, /debug/state and /debug/pick",
-                  tensor_name_print(exchange->head.path, text));
-        http_reply_error(exchange, &err, NULL, 0);
-    } else if (http_text_method_fits(exchange, false)) {
-        route->answer(context, exchange);
-    }
-}
-
-/* Nothing here waits for a body: every request is answered by its head. */
-static void on_body(struct http_exchange *exchange, void *context) {
-    (void)exchange, (void)context;
-}
-
-static const char *error_body(struct buf *out, const struct error *error, void *context) {
-    (void)context;
-    v2_error_print(out, error);
-    return "application/json";
-}
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
@@ -164,15 +129,15 @@ static struct http_limits limits_of(const struct pick_settings *settings) {
 enum status pick_admin_open(struct pick_admin *self, const struct pick_settings *settings,
                             struct pool *pool, struct worker *main, struct error *err) {
     struct http_limits limits = limits_of(settings);
-    struct http_handler handler = {
-        .context = self, .on_head = on_head, .on_body = on_body, .error_body = error_body};
+    self->routes = (struct admin_routes){
+        .items = ROUTES, .n = sizeof ROUTES / sizeof ROUTES[0], .context = self};
     self->pool = pool;
     admin_process_init(&self->process, SLUICE_VERSION);
     self->has_process = true;
     self->state = (struct admin_state){.print = pick_state_print, .context = self, .worker = main};
     enum status st = pool_reader_new(pool, 0, &self->reader, err);
-    return st == ST_OK ? admin_listener_open(&self->listener, settings->metrics, &limits, handler,
-                                             main, err)
+    return st == ST_OK ? admin_listener_open(&self->listener, settings->metrics, &limits,
+                                             admin_routes_handler(&self->routes), main, err)
                        : st;
 }
 

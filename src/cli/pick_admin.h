@@ -9,6 +9,7 @@
 #include "cli/pick_settings.h"
 #include "pool/pool.h"
 #include "serve/admin_process.h"
+#include "serve/admin_routes.h"
 #include "serve/admin_state.h"
 
 struct scraper;
@@ -20,6 +21,7 @@ struct pick_admin {
     struct admin_process process;
     bool has_process;
     struct admin_state state;
+    struct admin_routes routes;
     struct admin_listener listener;
 };
 

@@ -1,30 +1,31 @@
-/* Routing of the operators' listener. */
+/* The pages of the operators' listener. */
 #include "serve/admin_api.h"
 
 #include "serve/http_text.h"
 #include "serve/status_json.h"
 #include "serve/status_page.h"
-#include "tensor/tensor.h"
-#include "wire/v2_text.h"
 
-static void answer_metrics(struct admin_api *api, struct http_exchange *exchange) {
+static void answer_metrics(struct http_exchange *exchange, void *context) {
+    struct admin_api *api = context;
     admin_metrics_reply(api->metrics, exchange);
 }
 
-static void answer_status(struct admin_api *api, struct http_exchange *exchange) {
+static void answer_status(struct http_exchange *exchange, void *context) {
+    struct admin_api *api = context;
     struct buf body;
     buf_init(&body, exchange->arena, 8192);
     status_json_print(api->metrics, &body);
     http_json_reply(exchange, 200, &body);
 }
 
-static void answer_state(struct admin_api *api, struct http_exchange *exchange) {
+static void answer_state(struct http_exchange *exchange, void *context) {
+    struct admin_api *api = context;
     admin_state_reply(&api->state, exchange);
 }
 
 /* The browser is told what the page needs, so that it refuses everything else: names of models are
  * data, whatever is in them. */
-static void answer_page(struct admin_api *api, struct http_exchange *exchange) {
+static void answer_page(struct http_exchange *exchange, void *context) {
     static const struct http_field fields[] = {
         {STR("Content-Security-Policy"),
          STR("default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
@@ -35,7 +36,7 @@ static void answer_page(struct admin_api *api, struct http_exchange *exchange) {
     };
     struct str page = status_page();
     struct piece piece = {page.ptr, page.len};
-    (void)api;
+    (void)context;
     http_reply(exchange, &(struct http_reply){.status = 200,
                                               .content_type = "text/html; charset=utf-8",
                                               .fields = fields,
@@ -44,55 +45,15 @@ static void answer_page(struct admin_api *api, struct http_exchange *exchange) {
                                               .n_pieces = 1});
 }
 
-static const struct route {
-    const char *path;
-    void (*answer)(struct admin_api *, struct http_exchange *);
-} ROUTES[] = {
+static const struct admin_route ROUTES[] = {
     {"/", answer_page},
     {"/metrics", answer_metrics},
     {"/status.json", answer_status},
     {"/debug/state", answer_state},
 };
 
-static const struct route *route_of(struct str path) {
-    for (size_t i = 0; i < sizeof ROUTES / sizeof ROUTES[0]; i++) {
-        if (str_is(path, ROUTES[i].path)) {
-            return &ROUTES[i];
-        }
-    }
-    return NULL;
-}
-
-static void answer_nothing(struct http_exchange *exchange) {
-    char text[TENSOR_NAME_TEXT_BYTES];
-    struct error err;
-    error_set(&err, ST_NOT_FOUND,
-              "no resource %s here; there are /, /metrics, /status.json and /debug/state",
-              tensor_name_print(exchange->head.path, text));
-    http_reply_error(exchange, &err, NULL, 0);
-}
-
-static void on_head(struct http_exchange *exchange, void *context) {
-    const struct route *route = route_of(exchange->head.path);
-    if (!route) {
-        answer_nothing(exchange);
-    } else if (http_text_method_fits(exchange, false)) {
-        route->answer(context, exchange);
-    }
-}
-
-/* Nothing here waits for a body: every request is answered by its head. */
-static void on_body(struct http_exchange *exchange, void *context) {
-    (void)exchange, (void)context;
-}
-
-static const char *error_body(struct buf *out, const struct error *error, void *context) {
-    (void)context;
-    v2_error_print(out, error);
-    return "application/json";
-}
-
 struct http_handler admin_api_handler(struct admin_api *api) {
-    return (struct http_handler){
-        .context = api, .on_head = on_head, .on_body = on_body, .error_body = error_body};
+    api->routes = (struct admin_routes){
+        .items = ROUTES, .n = sizeof ROUTES / sizeof ROUTES[0], .context = api};
+    return admin_routes_handler(&api->routes);
 }

@@ -7,11 +7,13 @@
 
 #include "net/http_server.h"
 #include "serve/admin_metrics.h"
+#include "serve/admin_routes.h"
 #include "serve/admin_state.h"
 
 struct admin_api {
     struct admin_metrics *metrics;
     struct admin_state state;
+    struct admin_routes routes; /* filled by admin_api_handler */
 };
 
 /* The table of callbacks for http_server_new; `api` must outlive the server. */
