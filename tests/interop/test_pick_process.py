@@ -360,11 +360,14 @@ def test_what_operators_see(start):
     picker = start(POOL + "models: [m]\n")
     with Proxy(picker.grpc_addresses[0]) as proxy:
         stream = proxy.stream(headers("/v1/completions", config="FULL_DUPLEX_STREAMED NONE"))
-        picker.wait_until(lambda n: n["sluice_pick_open_streams"] == 1, "a stream")
-        state = http1.request(picker.metrics_address, "GET", "/debug/state").body.decode()
+        def look():
+            return http1.request(picker.metrics_address, "GET", "/debug/state").body.decode()
+        # A stream is open a moment before its headers are there.
+        waits = "POST /v1/completions, until its body names the model"
+        picker.wait_for(lambda: waits in look(), "a stream")
+        state = look()
         assert f"endpoint {A}: ready, 0 in flight, 0 picks" in state
         assert "grpc: 1 requests in flight" in state
-        assert "POST /v1/completions, until its body names the model" in state
         picker.signal(signal.SIGUSR2)
         picker.wait_for(lambda: f"endpoint {A}: ready" in picker.log_text(), "the state in the log")
         stream.reset()
