@@ -53,7 +53,7 @@ enum status admin_listener_open(struct admin_listener *listener, const char *whe
 
 const char *admin_listener_url(const struct admin_listener *listener, struct arena *arena) {
     char text[ADDRESS_TEXT_BYTES];
-    bool local = listener->address.storage.ss_family == AF_UNIX;
+    bool local = address_is_unix(&listener->address);
     return arena_printf(arena, "%s%s%s", local ? "http+" : "http://",
                         address_print(&listener->address, text), local ? "" : "/metrics")
         .ptr;

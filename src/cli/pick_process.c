@@ -1,8 +1,6 @@
 /* Starting the picker, and ending it in order. */
 #include "cli/pick_process.h"
 
-#include <unistd.h>
-
 #include "base/log.h"
 #include "cli/pick_admin.h"
 #include "cli/pick_discovery.h"
@@ -74,23 +72,12 @@ static void stop(void *user, void (*stopped)(void *cookie), void *cookie) {
     on_stopped(self);
 }
 
-static bool is_socket(const struct address *address) {
-    return address->storage.ss_family == AF_UNIX;
-}
-
-static void unlink_socket(const struct address *address) {
-    char text[ADDRESS_TEXT_BYTES];
-    if (is_socket(address)) {
-        unlink(address_print(address, text) + sizeof("unix:") - 1);
-    }
-}
-
 static void unlink_sockets(void *user) {
     const struct pick_process *self = user;
     for (size_t i = 0; i < self->n_places; i++) {
-        unlink_socket(&self->places[i].address);
+        address_unlink(&self->places[i].address);
     }
-    unlink_socket(&self->admin.listener.address);
+    address_unlink(&self->admin.listener.address);
 }
 
 static const struct process_tasks tasks = {
@@ -113,8 +100,9 @@ static const char *url_of(struct pick_process *self, size_t i) {
         return serve_place_url(self->arena, &grpc, place);
     }
     const char *url = serve_place_url(self->arena, &health, place);
-    return url && !is_socket(&place->address) ? arena_printf(self->arena, "%s/health", url).ptr
-                                              : url;
+    return url && !address_is_unix(&place->address)
+               ? arena_printf(self->arena, "%s/health", url).ptr
+               : url;
 }
 
 static enum status write_ready_file(struct pick_process *self, struct error *err) {

@@ -1,8 +1,6 @@
 /* Starting and ending the servers of all protocols. */
 #include "cli/serve_listeners.h"
 
-#include <unistd.h>
-
 #include "base/log.h"
 #include "cli/ready_file.h"
 
@@ -10,10 +8,6 @@
 
 static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for the listeners");
-}
-
-static bool is_local(const struct address *address) {
-    return address->storage.ss_family == AF_UNIX;
 }
 
 /* As --mip takes it, with the real port. */
@@ -285,10 +279,9 @@ void serve_listeners_stop(struct serve_listeners *self, void (*stopped)(void *co
 
 void serve_listeners_unlink(const struct serve_listeners *self) {
     for (size_t i = 0; i < self->n_addresses; i++) {
-        char text[ADDRESS_TEXT_BYTES];
         const struct serve_address *address = &self->addresses[i];
-        if (address->url && is_local(&address->address)) {
-            unlink(address_print(&address->address, text) + sizeof("unix:") - 1);
+        if (address->url) {
+            address_unlink(&address->address);
         }
     }
 }

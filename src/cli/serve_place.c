@@ -44,7 +44,7 @@ enum status serve_place_parse(const struct serve_scheme *scheme, const char *tex
     if (st != ST_OK) {
         return error_prefix(err, "--%s %s", scheme->flag, text);
     }
-    bool local = out->address.storage.ss_family == AF_UNIX;
+    bool local = address_is_unix(&out->address);
     out->said = tls || plain;
     out->tls = tls || (!plain && !local && scheme->has_cert);
     if (tls && !scheme->has_cert) {
@@ -83,7 +83,7 @@ void serve_place_tell(const struct serve_scheme *scheme, const struct serve_plac
 const char *serve_place_url(struct arena *arena, const struct serve_scheme *scheme,
                             const struct serve_place *place) {
     char text[ADDRESS_TEXT_BYTES];
-    bool local = place->address.storage.ss_family == AF_UNIX;
+    bool local = address_is_unix(&place->address);
     address_print(&place->address, text);
     return arena_printf(arena, "%s%s%s", place->tls ? scheme->tls : scheme->plain,
                         local ? "+" : "://", text)

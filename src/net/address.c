@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include "base/num.h"
 
@@ -116,4 +117,14 @@ const char *address_print(const struct address *address, char out[ADDRESS_TEXT_B
         break;
     }
     return out;
+}
+
+bool address_is_unix(const struct address *address) {
+    return address->storage.ss_family == AF_UNIX;
+}
+
+void address_unlink(const struct address *address) {
+    if (address_is_unix(address)) {
+        unlink(((const struct sockaddr_un *)&address->storage)->sun_path);
+    }
 }

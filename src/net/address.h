@@ -3,6 +3,7 @@
 #ifndef SLUICE_NET_ADDRESS_H
 #define SLUICE_NET_ADDRESS_H
 
+#include <stdbool.h>
 #include <sys/socket.h>
 
 #include "base/status.h"
@@ -20,5 +21,10 @@ enum { ADDRESS_TEXT_BYTES = 128 };
 enum status address_parse(struct str text, struct address *out, struct error *err);
 /* "127.0.0.1:8000", "[::1]:8000", "unix:/path". Returns: `out`. */
 const char *address_print(const struct address *address, char out[ADDRESS_TEXT_BYTES]);
+/* Is it "unix:/path"? False of zeroed memory. */
+bool address_is_unix(const struct address *address);
+/* Removes the file of a Unix socket; another address has none. Its listener does so as it closes:
+ * this is for an end without that. */
+void address_unlink(const struct address *address);
 
 #endif

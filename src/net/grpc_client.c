@@ -221,7 +221,7 @@ static enum status make_core(struct grpc_client *client, const struct grpc_clien
                              struct error *err) {
     struct str authority = options->authority;
     if (authority.len == 0) {
-        bool is_unix = client->target.address.storage.ss_family == AF_UNIX;
+        bool is_unix = address_is_unix(&client->target.address);
         authority = is_unix ? STR("localhost") : options->target;
     }
     client->authority = malloc(authority.len + 1);

@@ -99,8 +99,7 @@ static void socket_prepare(int fd, int family) {
 static enum status socket_listen(struct listener *listener, const struct address *wanted,
                                  struct error *err) {
     struct address address = *wanted;
-    bool is_unix = address.storage.ss_family == AF_UNIX;
-    enum status st = is_unix ? stale_remove(&address, err) : ST_OK;
+    enum status st = address_is_unix(&address) ? stale_remove(&address, err) : ST_OK;
     if (st != ST_OK) {
         return st;
     }
@@ -117,7 +116,7 @@ static enum status socket_listen(struct listener *listener, const struct address
         return failed(&address, "listen", errno, err);
     }
     listener->bound = address;
-    if (!is_unix) {
+    if (!address_is_unix(&address)) {
         listener->bound.len = sizeof(listener->bound.storage);
         getsockname(listener->fd, (struct sockaddr *)&listener->bound.storage,
                     &listener->bound.len);
@@ -181,9 +180,7 @@ void listener_close(struct listener *listener) {
         return;
     }
     listener->closing = true;
-    if (listener->family == AF_UNIX) {
-        unlink(unix_path(&listener->bound));
-    }
+    address_unlink(&listener->bound);
     uv_close((uv_handle_t *)&listener->poll, on_handle_closed);
     uv_close((uv_handle_t *)&listener->rest, on_handle_closed);
 }
