@@ -1,6 +1,8 @@
 /* Starting and ending the servers of gRPC. */
 #include "cli/pick_grpc.h"
 
+#include "cli/grpc_listen.h"
+
 enum {
     /* What one stream may have sent that is not looked at yet, and a connection: a body of some MB
      * comes in one go. */
@@ -82,23 +84,6 @@ static struct grpc_limits limits_of(const struct pick_settings *settings) {
 
 /* ---- the servers ----------------------------------------------------------------------------- */
 
-static enum status listen_grpc(struct pick_grpc *self, const struct pick_settings *settings,
-                               const char *text, const struct tls_server *tls,
-                               struct serve_place *place, struct error *err) {
-    struct serve_scheme scheme = pick_grpc_scheme(settings);
-    enum status st = serve_place_parse(&scheme, text, place, err);
-    if (st != ST_OK) {
-        return st;
-    }
-    struct address address = place->address;
-    st = grpc_server_listen(self->server, &address, place->tls ? tls : NULL, &place->address, err);
-    if (st != ST_OK) {
-        return error_prefix(err, "--grpc %s", text);
-    }
-    serve_place_tell(&scheme, place, pick_has_tls(settings));
-    return ST_OK;
-}
-
 static enum status listen_health(struct pick_grpc *self, const char *text,
                                  struct serve_place *place, struct error *err) {
     static const struct serve_scheme scheme = {.flag = "health", .plain = "health"};
@@ -139,13 +124,15 @@ enum status pick_grpc_open(struct pick_grpc *self, const struct pick_settings *s
                                           .workers = threads->workers,
                                           .n_workers = threads->n_workers,
                                           .acceptor = threads->main};
+    struct serve_scheme scheme = pick_grpc_scheme(settings);
     self->pool = pool;
     enum status st = make_services(self, settings, threads, err);
     if (st == ST_OK) {
         st = grpc_server_new(&options, &self->server, err);
     }
     for (size_t i = 0; st == ST_OK && i < settings->grpc.n; i++) {
-        st = listen_grpc(self, settings, settings->grpc.items[i], tls, &bound[i], err);
+        st = grpc_listen(self->server, &scheme, settings->grpc.items[i], tls,
+                         pick_has_tls(settings), &bound[i], err);
     }
     return st == ST_OK ? open_health(self, settings, &options, bound + settings->grpc.n, err) : st;
 }

@@ -1,6 +1,7 @@
 /* Starting and ending gRPC. */
 #include "cli/serve_grpc.h"
 
+#include "cli/grpc_listen.h"
 #include "cli/serve_guard.h"
 
 enum {
@@ -34,23 +35,6 @@ static struct grpc_limits limits_of(const struct serve_settings *settings) {
     };
 }
 
-static enum status listen_on(struct serve_grpc *self, const struct serve_settings *settings,
-                             const char *text, const struct tls_server *tls,
-                             struct serve_place *place, struct error *err) {
-    struct serve_scheme scheme = serve_grpc_scheme(settings);
-    enum status st = serve_place_parse(&scheme, text, place, err);
-    if (st != ST_OK) {
-        return st;
-    }
-    struct address address = place->address;
-    st = grpc_server_listen(self->server, &address, place->tls ? tls : NULL, &place->address, err);
-    if (st != ST_OK) {
-        return error_prefix(err, "--grpc %s", text);
-    }
-    serve_place_tell(&scheme, place, serve_guard_has_tls(settings));
-    return ST_OK;
-}
-
 enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings *settings,
                             struct repository *repository,
                             const struct grpc_server_options *options, const struct tls_server *tls,
@@ -77,8 +61,10 @@ enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings
         all.methods = grpc_api_methods(self->api, &all.n_methods);
         st = grpc_server_new(&all, &self->server, err);
     }
+    struct serve_scheme scheme = serve_grpc_scheme(settings);
     for (size_t i = 0; st == ST_OK && i < n; i++) {
-        st = listen_on(self, settings, settings->grpc.items[i], tls, &bound[i], err);
+        st = grpc_listen(self->server, &scheme, settings->grpc.items[i], tls,
+                         serve_guard_has_tls(settings), &bound[i], err);
     }
     return st;
 }
