@@ -11,6 +11,12 @@ static bool is_space(char c) {
     return c == ' ' || c == '\t';
 }
 
+int str_compare(struct str a, struct str b) {
+    size_t n = a.len < b.len ? a.len : b.len;
+    int order = n > 0 ? memcmp(a.ptr, b.ptr, n) : 0;
+    return order ? order : a.len < b.len ? -1 : a.len > b.len;
+}
+
 bool str_eq_nocase(struct str a, struct str b) {
     if (a.len != b.len) {
         return false;

@@ -30,6 +30,8 @@ static inline bool str_eq(struct str a, struct str b) {
 static inline bool str_is(struct str a, const char *text) {
     return str_eq(a, str_of(text));
 }
+/* Below, at or above 0, as `a` is to `b`: by bytes, a prefix before what is longer. */
+int str_compare(struct str a, struct str b);
 /* ASCII case only, as HTTP field names and tokens want it. */
 bool str_eq_nocase(struct str a, struct str b);
 bool str_starts(struct str s, struct str prefix);

@@ -39,6 +39,7 @@ enum status pool_new(struct pool **out, struct error *err) {
     }
     lock_init(&pool->updating);
     lock_init(&pool->lock);
+    atomic_init(&pool->n_refs, 1);
     atomic_init(&pool->generation, 0);
     atomic_init(&pool->forgive_ns, UINT64_MAX);
     atomic_init(&pool->loads_ns, 0);
@@ -46,10 +47,7 @@ enum status pool_new(struct pool **out, struct error *err) {
     return ST_OK;
 }
 
-void pool_free(struct pool *pool) {
-    if (!pool) {
-        return;
-    }
+static void destroy(struct pool *pool) {
     assert(pool->n_in_flight == 0);
     pool_snapshot_unref(pool->snapshot);
     for (size_t i = 0; i < pool->n_known; i++) {
@@ -61,6 +59,23 @@ void pool_free(struct pool *pool) {
     lock_fini(&pool->updating);
     lock_fini(&pool->lock);
     free(pool);
+}
+
+void pool_free(struct pool *pool) {
+    if (pool) {
+        assert(atomic_load_explicit(&pool->n_refs, memory_order_acquire) == 1);
+        pool_unref(pool);
+    }
+}
+
+void pool_ref(struct pool *pool) {
+    atomic_fetch_add_explicit(&pool->n_refs, 1, memory_order_relaxed);
+}
+
+void pool_unref(struct pool *pool) {
+    if (atomic_fetch_sub_explicit(&pool->n_refs, 1, memory_order_acq_rel) == 1) {
+        destroy(pool);
+    }
 }
 
 uint64_t pool_generation(const struct pool *pool) {
@@ -100,7 +115,9 @@ enum status pool_reader_new(struct pool *pool, uint64_t seed, struct pool_reader
     if (seed == 0 && getrandom(&seed, sizeof(seed), 0) != (ssize_t)sizeof(seed)) {
         seed = clock_now_ns();
     }
+    pool_ref(pool);
     reader->pool = pool;
+    reader->n_refs = 1;
     reader->dice.state = seed;
     reader->snapshot = newest(pool);
     *out = reader;
@@ -108,12 +125,23 @@ enum status pool_reader_new(struct pool *pool, uint64_t seed, struct pool_reader
 }
 
 void pool_reader_free(struct pool_reader *reader) {
-    if (reader) {
+    if (reader && --reader->n_refs == 0) {
+        struct pool *pool = reader->pool;
         pool_snapshot_unref(reader->snapshot);
         free(reader->seen);
         free(reader->candidates);
         free(reader);
+        pool_unref(pool);
     }
+}
+
+struct pool_reader *pool_reader_ref(struct pool_reader *reader) {
+    reader->n_refs++;
+    return reader;
+}
+
+struct pool *pool_reader_pool(const struct pool_reader *reader) {
+    return reader->pool;
 }
 
 struct pool_snapshot *pool_look(struct pool_reader *reader) {

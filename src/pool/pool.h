@@ -33,6 +33,10 @@ struct pool;
 enum status pool_new(struct pool **out, struct error *err) __attribute__((warn_unused_result));
 /* Every reader is gone and every ticket given back. NULL is allowed. */
 void pool_free(struct pool *pool);
+/* One more who wants it to stay, and can reach it already; each reader is one. The last one frees
+ * it, when every ticket has been given back. Thread: any. */
+void pool_ref(struct pool *pool);
+void pool_unref(struct pool *pool);
 
 /* From now on the pool is what `spec` says. An endpoint that stays, by its address, keeps its
  * requests in flight and its state; a new one is ready unless health is checked (spec->health), and
@@ -56,6 +60,10 @@ enum status pool_reader_new(struct pool *pool, uint64_t seed, struct pool_reader
                             struct error *err) __attribute__((warn_unused_result));
 /* NULL is allowed. */
 void pool_reader_free(struct pool_reader *reader);
+/* One more who uses it, on its thread: it lives until as many have freed it. */
+struct pool_reader *pool_reader_ref(struct pool_reader *reader);
+/* Whose it is. */
+struct pool *pool_reader_pool(const struct pool_reader *reader);
 
 /* The newest snapshot, and with it all that it says: valid until this reader looks or picks again.
  * Who needs it longer takes a reference. Never fails. Thread: the reader's. */

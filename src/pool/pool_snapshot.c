@@ -135,14 +135,8 @@ void pool_snapshot_load(const struct pool_snapshot *snapshot, const struct pool_
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-static int compare_text(struct str a, struct str b) {
-    size_t n = a.len < b.len ? a.len : b.len;
-    int order = n > 0 ? memcmp(a.ptr, b.ptr, n) : 0;
-    return order ? order : a.len < b.len ? -1 : a.len > b.len;
-}
-
 static int compare_names(const void *a, const void *b) {
-    return compare_text(((const struct pool_name *)a)->name, ((const struct pool_name *)b)->name);
+    return str_compare(((const struct pool_name *)a)->name, ((const struct pool_name *)b)->name);
 }
 
 /* Every name of a model and every one that a rewrite is for. Returns: how many. */
@@ -227,7 +221,7 @@ static bool models_matter(const struct pool_spec *spec) {
 static int compare_objectives(const void *a, const void *b) {
     const struct pool_objective *left = *(const struct pool_objective *const *)a;
     const struct pool_objective *right = *(const struct pool_objective *const *)b;
-    int order = compare_text(left->name, right->name);
+    int order = str_compare(left->name, right->name);
     return order ? order : left < right ? -1 : left > right;
 }
 
@@ -251,7 +245,7 @@ const struct pool_objective *pool_snapshot_objective(const struct pool_snapshot 
     size_t low = 0, high = snapshot->n_objectives;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (compare_text(snapshot->objectives[middle]->name, name) < 0) {
+        if (str_compare(snapshot->objectives[middle]->name, name) < 0) {
             low = middle + 1;
         } else {
             high = middle;

@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "base/str.h"
 #include "pool/endpoint_address.h"
+#include "pool/pool_match.h"
 #include "pool/protocol.h"
 
 struct pool_label {
@@ -86,7 +87,8 @@ struct scrape_plan;
 
 struct pool_spec {
     struct arena *arena;
-    struct str name; /* of the InferencePool; empty: none is named */
+    struct str name;         /* of the pool, or of its InferencePool; empty: none is named */
+    struct pool_match match; /* which requests it is for, where there are others */
     struct pool_wanted *endpoints;
     size_t n_endpoints, endpoints_cap;
     struct pool_labels selector; /* endpoints without all of these are not in the pool */

@@ -10,6 +10,7 @@
 #include "pool/profile.h"
 
 struct pool {
+    _Atomic uint32_t n_refs;
     struct lock updating;
     /* Every endpoint there is, sorted by address: wanted ones, those that a reader's snapshot still
      * has, and those with requests in flight. */
@@ -32,6 +33,7 @@ struct pool {
 
 struct pool_reader {
     struct pool *pool;
+    uint32_t n_refs; /* its thread's */
     struct pool_snapshot *snapshot;
     struct dice dice;
     /* For subsets: the number of the list that a member was last seen in. */
