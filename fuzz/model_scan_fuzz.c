@@ -1,30 +1,12 @@
 /* The scans for a body's model: the first byte chooses where the rest is cut, which makes no
  * difference; what is found, readers of the whole find, too. */
-#include <stdlib.h>
-
+#include "parts.h"
 #include "wire/json_tree.h"
 #include "wire/model_scan_grpc.h"
 #include "wire/pb.h"
 #include "wire/v2_fixture.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void check(bool holds) {
-    if (!holds) {
-        __builtin_trap();
-    }
-}
-
-/* The next part of what is left, by a number that changes with each; of its own size in memory. */
-static struct str next_part(struct str *rest, uint32_t *choice) {
-    *choice = *choice * 1103515245 + 12345;
-    size_t n = (*choice >> 16) % 8 == 0 ? rest->len : 1 + (*choice >> 16) % 40;
-    n = n < rest->len ? n : rest->len;
-    char *part = malloc(n + (n == 0));
-    memcpy(part, rest->ptr, n);
-    *rest = str_make(rest->ptr + n, rest->len - n);
-    return str_make(part, n);
-}
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 

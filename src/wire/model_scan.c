@@ -4,7 +4,6 @@
 #include <inttypes.h>
 
 #include "base/utf8.h"
-#include "wire/lanes.h"
 
 static const struct str KEY = {"model", 5};
 
@@ -19,8 +18,7 @@ enum state {
     IN_MODEL,  /* the string that is looked for */
     IN_STRING, /* another one */
     IN_WORD,   /* a number, true, false, null */
-    IN_NESTED, /* an object or array, outside of its strings */
-    IN_NESTED_STRING,
+    IN_NESTED, /* an object or array */
     BEHIND_VALUE,
 };
 
@@ -40,8 +38,9 @@ static void refuse(struct model_scan *scan, const char *why) {
 static void match_key(struct model_scan *scan, struct str bytes) {
     for (size_t i = 0; i < bytes.len; i++) {
         if (scan->n_matched == KEY.len || KEY.ptr[scan->n_matched] != bytes.ptr[i]) {
-            scan->is_model = scan->escaped = false;
+            scan->is_model = false;
             scan->state = IN_OTHER_KEY;
+            json_jump_begin(&scan->jump, '"');
             return;
         }
         scan->n_matched++;
@@ -93,85 +92,18 @@ static void take_of_string(struct model_scan *scan, char c) {
     }
 }
 
-/* ---- what is jumped over --------------------------------------------------------------------- */
-
-/* Jumps to behind a string's end. A quote is escaped where an odd number of backslashes is before
- * it; `escaped` is that of a run at the end of the last chunk. Returns: NULL where it has no end
- * here. */
-static const char *skip_string(struct model_scan *scan, const char *at, const char *end) {
-    while (at < end) {
-        const char *quote = memchr(at, '"', (size_t)(end - at));
-        const char *stop = quote ? quote : end, *run = stop;
-        while (run > at && run[-1] == '\\') {
-            run--;
-        }
-        bool odd = ((stop - run) & 1) != 0;
-        bool escaped = run == at && scan->escaped ? !odd : odd;
-        if (!quote) {
-            scan->escaped = escaped;
-            return NULL;
-        }
-        scan->escaped = false;
-        at = quote + 1;
-        if (!escaped) {
-            return at;
-        }
-    }
-    return NULL;
-}
-
-/* Jumps to the next bracket or quote. */
-static const char *find_bracket(const char *at, const char *end) {
-    for (; end - at >= LANES; at += LANES) {
-        lanes_bytes bytes;
-        memcpy(&bytes, at, LANES);
-        lanes_bytes folded = bytes | 0x20; /* brackets become braces */
-        unsigned found = lanes_bits((folded == '{') | (folded == '}') | (bytes == '"'));
-        if (found != 0) {
-            return at + __builtin_ctz(found);
-        }
-    }
-    while (at < end && *at != '"' && (*at | 0x20) != '{' && (*at | 0x20) != '}') {
-        at++;
-    }
-    return at;
-}
-
-/* A byte of a nested value. */
-static void take_of_nested(struct model_scan *scan, char c) {
-    if (c == '"') {
-        scan->escaped = false;
-        scan->state = IN_NESTED_STRING;
-    } else if (c == '{' || c == '[') {
-        scan->depth++;
-    } else if ((c == '}' || c == ']') && --scan->depth == 0) {
-        scan->state = BEHIND_VALUE;
-    }
-}
-
 /* ---- the object ------------------------------------------------------------------------------ */
-
-static bool is_blank(char c) {
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
-
-static bool is_of_word(char c) {
-    char folded = (char)(c | 0x20);
-    return (c >= '0' && c <= '9') || (folded >= 'a' && folded <= 'z') || c == '-' || c == '+' ||
-           c == '.';
-}
 
 static void begin_text(struct model_scan *scan, enum state state) {
     scan->text = (struct model_scan_text){.code = 0};
     scan->n_matched = 0;
-    scan->escaped = false;
     scan->state = (uint8_t)state;
 }
 
 /* The first byte of a value. */
 static void begin_value(struct model_scan *scan, char c) {
     bool nested = c == '{' || c == '[';
-    if (c != '"' && !nested && !is_of_word(c)) {
+    if (c != '"' && !nested && !json_is_of_word(c)) {
         refuse(scan, "a value is missing");
     } else if (scan->is_model && c != '"') {
         scan->result = MODEL_SCAN_OTHER_TYPE;
@@ -179,9 +111,9 @@ static void begin_value(struct model_scan *scan, char c) {
         scan->value_at = scan->at - 1;
         begin_text(scan, scan->is_model ? IN_MODEL : IN_STRING);
     } else {
-        scan->depth = 1;
         scan->state = nested ? IN_NESTED : IN_WORD;
     }
+    json_jump_begin(&scan->jump, c);
 }
 
 static void take_key(struct model_scan *scan, char c) {
@@ -223,9 +155,9 @@ static void take_between(struct model_scan *scan, char c) {
 }
 
 static void take_of_word(struct model_scan *scan, char c) {
-    if (is_blank(c)) {
+    if (json_is_blank(c)) {
         scan->state = BEHIND_VALUE;
-    } else if (!is_of_word(c)) {
+    } else if (!json_is_of_word(c)) {
         take_behind_value(scan, c);
     }
 }
@@ -239,31 +171,21 @@ static void take(struct model_scan *scan, char c) {
         take_of_string(scan, c);
     } else if (scan->state == IN_WORD) {
         take_of_word(scan, c);
-    } else if (scan->state == IN_NESTED) {
-        take_of_nested(scan, c);
-    } else if (!is_blank(c)) {
+    } else if (!json_is_blank(c)) {
         take_between(scan, c);
     }
 }
 
 /* Jumps over the bytes that make no difference. Returns: the next that does, or `end`. */
 static const char *jump(struct model_scan *scan, const char *at, const char *end) {
-    if (scan->state == IN_NESTED) {
-        return find_bracket(at, end);
-    }
-    if (scan->state != IN_OTHER_KEY && scan->state != IN_STRING &&
-        scan->state != IN_NESTED_STRING) {
+    if (scan->state != IN_OTHER_KEY && scan->state != IN_STRING && scan->state != IN_NESTED) {
         return at;
     }
-    const char *behind = skip_string(scan, at, end);
+    const char *behind = json_jump_over(&scan->jump, at, end);
     if (!behind) {
         return end;
     }
-    if (scan->state == IN_NESTED_STRING) {
-        scan->state = IN_NESTED;
-    } else {
-        scan->state = scan->state == IN_STRING ? BEHIND_VALUE : BEFORE_COLON;
-    }
+    scan->state = scan->state == IN_OTHER_KEY ? BEFORE_COLON : BEHIND_VALUE;
     return behind;
 }
 

@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/status.h"
 #include "base/str.h"
+#include "wire/json_jump.h"
 #include "wire/model_scan_text.h"
 
 enum model_scan_result {
@@ -38,11 +39,10 @@ struct model_scan {
     uint64_t at;                    /* bytes looked at, the one that was wrong included */
     const char *broken;             /* MODEL_SCAN_MALFORMED: what is wrong */
     /* how far it is */
-    uint64_t depth; /* open brackets of a nested value */
+    struct json_jump jump;
     struct model_scan_text text;
     uint8_t state;     /* enum state of model_scan.c */
     uint8_t n_matched; /* bytes of the key that are those of "model" */
-    bool escaped;      /* in a string that is jumped over: the next byte is */
     bool is_model;     /* the value that comes is the one */
 };
 

@@ -1,4 +1,5 @@
-/* The inside of a JSON string that comes byte by byte: escapes become UTF-8. For model_scan.c only.
+/* The inside of a JSON string that comes byte by byte: escapes become UTF-8. For the scans of
+ * bodies only.
  *
  * RFC 8259, 7. */
 #ifndef SLUICE_WIRE_MODEL_SCAN_TEXT_H
