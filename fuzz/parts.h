@@ -2,6 +2,7 @@
 #ifndef SLUICE_FUZZ_PARTS_H
 #define SLUICE_FUZZ_PARTS_H
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
