@@ -1,8 +1,8 @@
 /* The scans for a body's model: the first byte chooses where the rest is cut, which makes no
  * difference; what is found, readers of the whole find, too. */
-#include "parts.h"
 #include "wire/json_tree.h"
 #include "wire/model_scan_grpc.h"
+#include "wire/parts_fixture.h"
 #include "wire/pb.h"
 #include "wire/v2_fixture.h"
 

@@ -1,7 +1,7 @@
 /* The scan for a body's prompt: the first byte chooses where the rest is cut, which makes no
  * difference, the second how much is kept; what is kept, a walk over a parser's tree finds, too. */
-#include "parts.h"
 #include "wire/json_tree.h"
+#include "wire/parts_fixture.h"
 #include "wire/prompt_scan.h"
 #include "wire/v2_fixture.h"
 

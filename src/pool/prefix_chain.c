@@ -2,11 +2,8 @@
 #include "pool/prefix_chain.h"
 
 #include <assert.h>
-#include <xxhash.h>
 
-static uint64_t hash_text(struct str text, uint64_t seed) {
-    return XXH3_64bits_withSeed(text.len > 0 ? text.ptr : "", text.len, seed);
-}
+#include "base/hash.h"
 
 /* The block that begins in `head` and ends in `text`. */
 static uint64_t hash_both(struct str head, struct str text, uint64_t seed) {

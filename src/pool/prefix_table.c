@@ -62,7 +62,7 @@ static bool make_entries(struct prefix_table *table, size_t n_bytes) {
 enum status prefix_table_new(size_t max_bytes, struct prefix_table **out, struct error *err) {
     struct prefix_table *table = calloc(1, sizeof(*table));
     size_t own = sizeof(*table) + MOST_NUMBERS * sizeof(*table->hosts) + sizeof(struct entry);
-    static_assert(PREFIX_MIN_BYTES >= 2 * MOST_NUMBERS * sizeof(struct host), "room for entries");
+    static_assert(PREFIX_MIN_BYTES / 2 >= MOST_NUMBERS * sizeof(struct host), "room for entries");
     assert(max_bytes >= PREFIX_MIN_BYTES);
     if (!table || !make_entries(table, max_bytes - own)) {
         if (table) {

@@ -3,13 +3,13 @@
 #include "pool/prefix_table.h"
 
 #include <assert.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <uv.h>
 
 #include "base/dice.h"
 #include "pool/prefix_chain.h"
@@ -237,7 +237,7 @@ struct churn {
 };
 
 /* Hosts come, go and are forgotten while prompts are recorded and looked for. */
-static void churn(void *arg) {
+static void *churn(void *arg) {
     const struct churn *self = arg;
     struct dice dice = {self->seed};
     struct prefix_hit hits[PREFIX_MOST_HOSTS];
@@ -257,12 +257,13 @@ static void churn(void *arg) {
             prefix_table_forget(self->table, host);
         }
     }
+    return NULL;
 }
 
 static void many_at_once(void **state) {
     struct prefix_table *table = open_table(PREFIX_MIN_BYTES);
     struct churn churns[N_THREADS];
-    uv_thread_t threads[N_THREADS];
+    pthread_t threads[N_THREADS];
     uint64_t hashes[N];
     (void)state;
     for (int i = 0; i < N_THREADS; i++) {
@@ -272,10 +273,10 @@ static void many_at_once(void **state) {
         }
     }
     for (int i = 0; i < N_THREADS; i++) {
-        assert_int_equal(uv_thread_create(&threads[i], churn, &churns[i]), 0);
+        assert_int_equal(pthread_create(&threads[i], NULL, churn, &churns[i]), 0);
     }
     for (int i = 0; i < N_THREADS; i++) {
-        assert_int_equal(uv_thread_join(&threads[i]), 0);
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
     }
     /* It works as before. */
     roll(1, hashes);

@@ -1,6 +1,6 @@
-/* A body cut into parts, for fuzzers of what reads one in chunks. */
-#ifndef SLUICE_FUZZ_PARTS_H
-#define SLUICE_FUZZ_PARTS_H
+/* A body cut into parts, for fuzzers of what reads one in chunks. Nothing else includes this. */
+#ifndef SLUICE_WIRE_PARTS_FIXTURE_H
+#define SLUICE_WIRE_PARTS_FIXTURE_H
 
 #include <stdint.h>
 #include <stdlib.h>
