@@ -24,7 +24,7 @@ within_prefix = $(patsubst $(prefix)/%,%,$(1))
 
 all: bootstrap $(BUILD)/build.ninja ## install what is missing, build build/sluice
 	@$(NINJA) -C $(BUILD) --quiet
-	@echo "build/sluice is ready: build/sluice --help"
+	@echo "$(BUILD)/sluice is ready: $(BUILD)/sluice --help"
 
 # ---- what is needed ------------------------------------------------------------------------------
 
@@ -65,11 +65,11 @@ soak: tools all ## 100,000 requests: memory must stay where it was
 
 demo: all ## classify handwritten digits, and watch
 	@tools/bootstrap demo
-	@tools/demo
+	@SLUICE_BUILD=$(BUILD) tools/demo
 
 demo-pick: all ## three servers behind the picker and a real Envoy; one dies
 	@tools/bootstrap demo-pick
-	@tools/demo pick
+	@SLUICE_BUILD=$(BUILD) tools/demo pick
 
 # ---- other compilers, sanitizers, fuzzing --------------------------------------------------------
 
@@ -127,9 +127,9 @@ fuzz: build-fuzz ## each fuzzer for FUZZ_SECONDS (600)
 
 bench: all ## measure against the floors of this machine; count instructions
 	@tools/bootstrap bench
-	@PATH="$(CURDIR)/.deps/sysroot/usr/sbin:$$PATH" bench/run
-	@bench/envoy
-	@bench/instructions
+	@SLUICE_BUILD=$(BUILD) bench/run
+	@SLUICE_BUILD=$(BUILD) bench/envoy
+	@SLUICE_BUILD=$(BUILD) bench/instructions
 
 lint: tools all ## layers, text, format, public headers, clang-tidy
 	@tools/lint $(BUILD)

@@ -6,7 +6,9 @@ import http.client as http_client
 import json
 import os
 import pathlib
+import shutil
 import signal
+import socket
 import statistics
 import struct
 import subprocess
@@ -20,10 +22,16 @@ SERVER_CPU = str(CPUS[0])
 LOAD_CPU = str(CPUS[1 % len(CPUS)])
 SECONDS = float(os.environ.get("BENCH_SECONDS", "2"))
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))
+# nginx is unpacked rather than installed, and servers are on no user's PATH.
+PROGRAMS = os.pathsep.join([str(ROOT / ".deps" / "sysroot" / "usr" / "sbin"),
+                            os.environ.get("PATH", os.defpath), "/usr/sbin"])
 
 
-def pinned(cpu, *command):
-    return ["taskset", "-c", cpu, *map(str, command)]
+def pinned(cpu, program, *args):
+    found = shutil.which(str(program), path=PROGRAMS)
+    if not found:
+        raise SystemExit(f"bench: {program} is missing; make bench builds and installs what is needed")
+    return ["taskset", "-c", cpu, found, *map(str, args)]
 
 
 @contextlib.contextmanager
@@ -87,8 +95,16 @@ http {{
 """
 
 
+def wait_for_port(port, what, child):
+    def up():
+        if child.poll() is not None:
+            raise SystemExit(f"bench: {what} ended with {child.returncode}")
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return True
+    wait_for(up, what)
+
+
 def free_port():
-    import socket
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -104,13 +120,8 @@ def nginx(body_bytes, identity=None):
         pathlib.Path(folder, "conf").write_text(
             NGINX.format(folder=folder, port=port, tls=tls, body="x" * body_bytes))
         with process("nginx", "-c", f"{folder}/conf", "-p", folder,
-                     stderr=subprocess.DEVNULL):
-            import socket
-
-            def up():
-                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                    return True
-            wait_for(up, "nginx")
+                     stderr=subprocess.DEVNULL) as child:
+            wait_for_port(port, "nginx", child)
             yield port
 
 
@@ -129,13 +140,8 @@ def nghttpd(body_bytes):
         port = free_port()
         pathlib.Path(folder, "f").write_bytes(b"x" * body_bytes)
         with process("nghttpd", "--no-tls", "-a", "127.0.0.1", "-d", folder, port,
-                     stdout=subprocess.DEVNULL):
-            import socket
-
-            def up():
-                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                    return True
-            wait_for(up, "nghttpd")
+                     stdout=subprocess.DEVNULL) as child:
+            wait_for_port(port, "nghttpd", child)
             yield port
 
 
