@@ -22,16 +22,15 @@ static const struct {
     {"---\n", "endpoints   0\n"},
     {"endpoints:\n", "endpoints   0\n"},
     {"endpoints: []\nmodels:\n", "models      0; a request for another is refused\n"},
-    {"endpoints: [10.0.0.1:8000, '[::1]:80']\n",
-     "endpoints   2\n  10.0.0.1:8000                 \n  [::1]:80                      \n"},
+    {"endpoints: [10.0.0.1:8000, '[::1]:80']\n", "endpoints   2\n  10.0.0.1:8000\n  [::1]:80\n"},
     {"endpoints: 10.0.0.1:8000\n", "endpoints   1\n"},
     {"endpoints:\n- address: 10.0.0.1:8000\n  labels: {app: llama, zone: ''}\n",
      "  10.0.0.1:8000                 app=llama zone=\n"},
     {"endpoints: [{address: 10.0.0.1, ports: [80, 81]}]\n",
-     "endpoints   2\n  10.0.0.1:80                   \n  10.0.0.1:81                   \n"},
+     "endpoints   2\n  10.0.0.1:80\n  10.0.0.1:81\n"},
     {"endpoints: [10.0.0.1, '::1', '[::2]']\nports: 8000\n",
-     "endpoints   3\n  10.0.0.1:8000                 \n  [::1]:8000                    \n"
-     "  [::2]:8000 "},
+     "endpoints   3\n  10.0.0.1:8000\n  [::1]:8000\n"
+     "  [::2]:8000\n"},
     {"selector: {app: a}\nendpoints:\n- {address: 10.0.0.1:1, labels: {app: a, x: y}}\n"
      "- {address: 10.0.0.2:1, labels: {app: b}}\n- 10.0.0.3:1\n",
      "endpoints   1 of 3 listed: those with app=a\n"
@@ -122,7 +121,7 @@ static const struct {
     {"protocol: {destination_header: x-to, objective_headers: [x-a, x-b], subset_key: 'any Key'}\n",
      "  destination_header            x-to\n"},
     {"protocol: {objective_headers: x-a, rewrite_headers: []}\n",
-     "  rewrite_headers               \n  objective_headers             x-a\n"},
+     "  rewrite_headers\n  objective_headers             x-a\n"},
 };
 
 static struct pool_spec *parse(const char *text) {
@@ -144,6 +143,7 @@ static void check_printed(const char *text, const char *printed) {
     if (!strstr(out.data, printed)) {
         fail_msg("%s\nbecame\n%s\nwithout\n%s", text, out.data, printed);
     }
+    assert_null(strstr(out.data, " \n"));
     arena_free(arena);
     pool_spec_free(spec);
 }

@@ -17,6 +17,14 @@ static void item(struct buf *out, struct str name) {
     buf_printf(out, "  %-*.*s  ", NAME_COLUMNS, STR_ARG(name));
 }
 
+/* The columns of what stands alone are not filled up. */
+static void end_line(struct buf *out) {
+    while (out->len > 0 && out->data[out->len - 1] == ' ') {
+        out->len--;
+    }
+    buf_add_char(out, '\n');
+}
+
 static double seconds(uint64_t ns) {
     return (double)ns / 1e9;
 }
@@ -42,7 +50,7 @@ static void print_endpoint(const struct pool_spec *spec, const struct pool_wante
     if (!pool_labels_match(wanted->labels, spec->selector)) {
         buf_printf(out, "%s(not in the pool)", wanted->labels.n > 0 ? "  " : "");
     }
-    buf_add_char(out, '\n');
+    end_line(out);
 }
 
 static void print_endpoints(const struct pool_spec *spec, struct buf *out) {
@@ -150,7 +158,8 @@ static void print_targets(struct pool_targets targets, struct buf *out) {
                        total > 0 ? 100.0 * (double)target->weight / (double)total : 0.0);
         }
     }
-    buf_printf(out, "%s\n", targets.n > 0 && total == 0 ? " (refused: no weight)" : "");
+    buf_printf(out, "%s", targets.n > 0 && total == 0 ? " (refused: no weight)" : "");
+    end_line(out);
 }
 
 static void print_models(const struct pool_spec *spec, struct buf *out) {
@@ -196,14 +205,15 @@ static void print_objectives(const struct pool_spec *spec, struct buf *out) {
 /* ---- the protocol ---------------------------------------------------------------------------- */
 
 static void print_text(struct str text, struct buf *out) {
-    buf_printf(out, "%.*s\n", STR_ARG(text));
+    buf_add_str(out, text);
+    end_line(out);
 }
 
 static void print_headers(struct protocol_headers headers, struct buf *out) {
     for (size_t i = 0; i < headers.n; i++) {
         buf_printf(out, "%s%.*s", i > 0 ? ", " : "", STR_ARG(headers.names[i]));
     }
-    buf_add_char(out, '\n');
+    end_line(out);
 }
 
 #define PRINT_HEADER print_text
@@ -224,7 +234,8 @@ static void print_protocol(const struct protocol *protocol, struct buf *out) {
         break;
     }
     label(out, "protocol");
-    buf_printf(out, "%s\n", protocol->conformance ? "with the headers of conformance tests" : "");
+    buf_printf(out, "%s", protocol->conformance ? "with the headers of conformance tests" : "");
+    end_line(out);
 #define NAME(field, kind, preset, help)                                                            \
     item(out, STR(#field));                                                                        \
     PRINT_##kind(protocol->field, out);
