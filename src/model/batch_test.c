@@ -57,6 +57,11 @@ static void test_offers(void **state) {
          {.max_rows = 16, .preferred = four_eight, .n_preferred = 2},
          64,
          {4, 4, true, 0}},
+        {{{3, 4}, {3, 4}}, /* 6 rows make 4, of which the second request is not */
+         2,
+         {.max_rows = 16, .preferred = four_eight, .n_preferred = 2},
+         64,
+         {3, 1, true, 0}},
         {{{1, 4}, {1, 4}, {1, 4}},
          3,
          {.max_rows = 16, .preferred = four_eight, .n_preferred = 2},
