@@ -1,10 +1,12 @@
 """What every test over a live server may ask for."""
+import contextlib
 import itertools
 import os
 
 import pytest
 
 from lib import repository
+from lib.picker import Picker
 from lib.server import Server
 
 
@@ -26,11 +28,8 @@ def default_server(tmp_path_factory, repositories):
     """The server that all tests share which need none of their own."""
     server = Server(tmp_path_factory.mktemp("server"),
                     ["--model-repository", repositories("default")])
-    try:
+    with server:
         yield server
-        server.stop()
-    finally:
-        server.kill()
 
 
 @pytest.fixture
@@ -50,11 +49,8 @@ def client_models(tmp_path_factory, repositories):
                              "--model-repository", repositories("onnx-only")],
                     listen=("127.0.0.1:0", f"unix:{folder}/socket"),
                     grpc=("127.0.0.1:0", f"unix:{folder}/grpc.socket"))
-    try:
+    with server:
         yield server
-        server.stop()
-    finally:
-        server.kill()
 
 
 @pytest.fixture
@@ -86,3 +82,15 @@ def start_server(tmp_path):
     finally:
         for server in started:
             server.kill()
+
+
+@pytest.fixture
+def start_picker(tmp_path):
+    """The same of pickers: start_picker(pool, flag, …)."""
+    counter = itertools.count()
+    with contextlib.ExitStack() as started:
+        def start(pool, *args, **options):
+            folder = tmp_path / f"picker{next(counter)}"
+            folder.mkdir()
+            return started.enter_context(Picker(folder, pool, args, **options))
+        yield start

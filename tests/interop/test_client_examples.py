@@ -27,11 +27,8 @@ def live(tmp_path_factory):
                                   "--mip", f"unix://{folder}/mip=numbers",
                                   "--mip", "tcp://127.0.0.1:0=picture"],
                          listen=("127.0.0.1:0", f"unix:{folder}/http"))
-    try:
+    with live:
         yield live
-        live.stop()
-    finally:
-        live.kill()
 
 
 @pytest.fixture

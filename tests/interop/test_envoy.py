@@ -40,26 +40,20 @@ def servers(tmp_path_factory):
     repository = tmp_path_factory.mktemp("models")
     MODEL.write(repository)
     started, port = [], 0
-    try:
+    with contextlib.ExitStack() as ending:
         for number in (1, 2, 3):
             host = f"127.0.0.{number}"
-            started.append(Server(tmp_path_factory.mktemp("server"), ["--model-repository", repository],
-                                  listen=(f"{host}:0",), grpc=(f"{host}:{port}",)))
+            started.append(ending.enter_context(
+                Server(tmp_path_factory.mktemp("server"), ["--model-repository", repository],
+                       listen=(f"{host}:0",), grpc=(f"{host}:{port}",))))
             port = started[0].grpc_address.rpartition(":")[2]
         yield started
-        for server in started:
-            server.stop()
-    finally:
-        for server in started:
-            server.kill()
 
 
 @pytest.fixture(scope="module")
 def echoes():
-    started = [echo.Echo(name) for name in "abc"]
-    yield started
-    for one in started:
-        one.close()
+    with echo.three() as started:
+        yield started
 
 
 @pytest.fixture(scope="module", params=EVERY)

@@ -16,10 +16,8 @@ BODY = b'{"model": "digits"}'
 
 @pytest.fixture(scope="module")
 def upstreams():
-    made = [echo.Echo(name) for name in "abc"]
-    yield made
-    for one in made:
-        one.close()
+    with echo.three() as made:
+        yield made
 
 
 @pytest.fixture

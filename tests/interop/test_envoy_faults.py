@@ -15,10 +15,8 @@ BODY = b'{"model": "digits"}'
 
 @pytest.fixture
 def echoes():
-    started = [echo.Echo(name) for name in "abc"]
-    yield started
-    for one in started:
-        one.close()
+    with echo.three() as started:
+        yield started
 
 
 @pytest.fixture

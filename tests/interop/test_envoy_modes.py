@@ -22,10 +22,8 @@ SEE_BODIES = ("model-in-body.yaml", "buffered.yaml", "full-duplex.yaml")
 
 @pytest.fixture(scope="module")
 def echoes():
-    started = [echo.Echo(name) for name in "abc"]
-    yield started
-    for one in started:
-        one.close()
+    with echo.three() as started:
+        yield started
 
 
 @pytest.fixture

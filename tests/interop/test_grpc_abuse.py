@@ -23,11 +23,8 @@ FAR = 1 << 63
 def shared(tmp_path_factory, repositories):
     live = Live(tmp_path_factory.mktemp("abuse"), repositories("default"), "--max-body-size",
                 MAX_BODY, "--max-tensor-elements", 1 << 28)
-    try:
+    with live.server:
         yield live
-        live.server.stop()
-    finally:
-        live.server.kill()
 
 
 @pytest.fixture

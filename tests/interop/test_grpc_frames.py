@@ -19,11 +19,8 @@ HEAD = h2.block(h2.call_fields(INFER))
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory, repositories):
     live = Live(tmp_path_factory.mktemp("frames"), repositories("default"), "--max-body-size", MAX_BODY)
-    try:
+    with live.server:
         yield live
-        live.server.stop()
-    finally:
-        live.server.kill()
 
 
 @pytest.fixture
@@ -445,11 +442,8 @@ def test_a_stream_gone_with_answers_behind_requests_that_wait(live):
 def impatient_server(tmp_path_factory, repositories):
     live = Live(tmp_path_factory.mktemp("impatient"), repositories("default"), "--header-timeout", "1s",
                 "--body-timeout", "1s", "--write-timeout", "1s", "--idle-timeout", "2s")
-    try:
+    with live.server:
         yield live
-        live.server.stop()
-    finally:
-        live.server.kill()
 
 
 @pytest.fixture

@@ -27,13 +27,10 @@ TEN_MS = (b"grpc-timeout", b"10m")
 @pytest.fixture
 def live(tmp_path, repositories):
     made = Live(tmp_path, repositories("default"))
-    try:
+    with made.server:
         yield made
         if made.server.process.poll() is None:  # a test may have ended it
             made.check_unharmed()
-        made.server.stop()
-    finally:
-        made.server.kill()
 
 
 class Worker(threading.Thread):

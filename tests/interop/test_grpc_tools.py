@@ -33,11 +33,8 @@ ASKED = {"modelName": "id_fp32", "id": "by hand",
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory, repositories):
     live = Live(tmp_path_factory.mktemp("tools"), repositories("default"))
-    try:
+    with live.server:
         yield live
-        live.server.stop()
-    finally:
-        live.server.kill()
 
 
 @pytest.fixture

@@ -35,11 +35,8 @@ class Running:
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory, repositories):
     running = Running(tmp_path_factory.mktemp("mip"), repositories("onnx-only"))
-    try:
+    with running.server:
         yield running
-        running.server.stop()
-    finally:
-        running.server.kill()
 
 
 @pytest.fixture

@@ -31,11 +31,8 @@ class Running:
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory, repositories):
     running = Running(tmp_path_factory.mktemp("attacks"), repositories("onnx-only"))
-    try:
+    with running.server:
         yield running
-        running.server.stop()
-    finally:
-        running.server.kill()
 
 
 def is_served(url):

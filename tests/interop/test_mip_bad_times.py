@@ -211,11 +211,8 @@ def shown(tmp_path_factory, repositories):
     folder = tmp_path_factory.mktemp("shown")
     shutil.copytree(os.path.join(repositories("onnx-only"), "onnx_grey28"), folder / "grey28")
     running = Server(folder, [folder / "grey28", "--mip", "tcp://127.0.0.1:0=grey28"])
-    try:
+    with running:
         yield running
-        running.stop()
-    finally:
-        running.kill()
 
 
 @pytest.fixture

@@ -363,11 +363,8 @@ def every_datatype(tmp_path_factory, repositories):
     for model in models:
         args += ["--mip", f"tcp://127.0.0.1:0={model}"]
     running = Server(tmp_path_factory.mktemp("every"), args, grpc=("127.0.0.1:0",))
-    try:
+    with running:
         yield running, dict(zip(models, running.mip_urls))
-        running.stop()
-    finally:
-        running.kill()
 
 
 def values_of(dtype, shape):

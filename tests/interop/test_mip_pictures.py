@@ -75,11 +75,8 @@ class Running:
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory, repositories, digits):
     running = Running(str(tmp_path_factory.mktemp("pictures")), repositories("onnx-only"), digits)
-    try:
+    with running.server:
         yield running
-        running.server.stop()
-    finally:
-        running.server.kill()
 
 
 @pytest.fixture

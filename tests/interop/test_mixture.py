@@ -220,11 +220,8 @@ def live(tmp_path, repositories):
     models = mixture.write_models(tmp_path / "mixture", repositories("onnx-only"))
     flags = [word for name in BY_MIP for word in ("--mip", f"tcp://127.0.0.1:0={name}")]
     made = Live(tmp_path, repositories("default"), "--model-repository", models, *flags)
-    try:
+    with made.server:
         yield made
-        made.server.stop()
-    finally:
-        made.server.kill()
 
 
 def statistics(live, model):

@@ -26,11 +26,8 @@ DUPLEX = "FULL_DUPLEX_STREAMED FULL_DUPLEX_STREAMED"
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
     picker = Picker(tmp_path_factory.mktemp("picker"), POOL, ["--log-level", "debug"])
-    try:
+    with picker:
         yield picker
-        picker.stop()
-    finally:
-        picker.kill()
 
 
 @pytest.fixture

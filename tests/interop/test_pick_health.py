@@ -12,7 +12,6 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from lib import http1
 from lib.metric_pages import MetricPages
 from lib.pick_client import Proxy
-from lib.picker import Picker
 
 UNCHECKED = 'sluice_pick_pool_endpoints{state="unchecked"}'
 QUICK = ("--reload-interval", "50ms")
@@ -20,22 +19,9 @@ SERVING, NOT_SERVING = (health_pb2.HealthCheckResponse.SERVING, health_pb2.Healt
 
 
 @pytest.fixture
-def start(tmp_path):
-    """start(pool): a picker of the test's own, ended and checked behind it."""
-    started = []
-
-    def one(pool, *args):
-        folder = tmp_path / f"picker{len(started)}"
-        folder.mkdir()
-        started.append(Picker(folder, pool, (*QUICK, *args)))
-        return started[-1]
-    try:
-        yield one
-        for picker in started:
-            picker.stop()
-    finally:
-        for picker in started:
-            picker.kill()
+def start(start_picker):
+    """start(pool): a picker of the test's own."""
+    return lambda pool, *args: start_picker(pool, *QUICK, *args)
 
 
 def pool_of(addresses, check, more=""):

@@ -14,7 +14,6 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from lib import http1
 from lib.certificates import Identity, pem_of
 from lib.pick_client import Proxy, answer_headers, body, endpoint_of, headers, refusal_of
-from lib.picker import Picker
 from lib.server import ROOT, binary, run
 
 A, B = "10.0.0.1:8000", "10.0.0.2:8000"
@@ -26,22 +25,9 @@ QUICK = ("--reload-interval", "50ms")
 
 
 @pytest.fixture
-def start(tmp_path):
-    """start(pool, flag, …): a picker of the test's own, ended and checked behind it."""
-    started = []
-
-    def one(pool=POOL, *args, **options):
-        folder = tmp_path / f"picker{len(started)}"
-        folder.mkdir()
-        started.append(Picker(folder, pool, args, **options))
-        return started[-1]
-    try:
-        yield one
-        for picker in started:
-            picker.stop()
-    finally:
-        for picker in started:
-            picker.kill()
+def start(start_picker):
+    """start(pool, flag, …): a picker of the test's own."""
+    return lambda pool=POOL, *args, **options: start_picker(pool, *args, **options)
 
 
 def ready_lines(picker):

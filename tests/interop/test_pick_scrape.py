@@ -9,7 +9,6 @@ import pytest
 from lib import http1
 from lib.metric_pages import MetricPages
 from lib.pick_client import Proxy
-from lib.picker import Picker
 
 QUICK = ("--reload-interval", "50ms")
 VLLM = """# TYPE vllm:num_requests_running gauge
@@ -32,22 +31,9 @@ PAGES = {
 
 
 @pytest.fixture
-def start(tmp_path):
-    """start(pool): a picker of the test's own, ended and checked behind it."""
-    started = []
-
-    def one(pool, *args):
-        folder = tmp_path / f"picker{len(started)}"
-        folder.mkdir()
-        started.append(Picker(folder, pool, (*QUICK, *args)))
-        return started[-1]
-    try:
-        yield one
-        for picker in started:
-            picker.stop()
-    finally:
-        for picker in started:
-            picker.kill()
+def start(start_picker):
+    """start(pool): a picker of the test's own."""
+    return lambda pool, *args: start_picker(pool, *QUICK, *args)
 
 
 def pool_of(servers, metrics):

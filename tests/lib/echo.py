@@ -6,6 +6,7 @@ answers is the request's wish, in the header `x-answer`:
     sse          five events            pause      half of the body, then nothing until `let_go`
     die          half of the body, then the end of the connection
 """
+import contextlib
 import hashlib
 import json
 import socket
@@ -42,6 +43,15 @@ class Echo:
         self.server.close_all()
         self.server.server_close()
         self.thread.join()
+
+
+@contextlib.contextmanager
+def three():
+    """a, b and c."""
+    started = [Echo(name) for name in "abc"]
+    yield started
+    for one in started:
+        one.close()
 
 
 class Listener(socketserver.ThreadingTCPServer):

@@ -128,6 +128,17 @@ class Server:
         assert code == 0, f"exit code {code} after SIGTERM:\n{self.log_text()}"
         self.check_log()
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        """Stops it, unless something went wrong before."""
+        try:
+            if kind is None:
+                self.stop()
+        finally:
+            self.kill()
+
     def log_text(self):
         with open(self.log_file, encoding="utf-8", errors="replace") as file:
             return file.read()
