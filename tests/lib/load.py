@@ -32,6 +32,7 @@ class Load:
     def run(self):
         connection = None
         while not self.ending:
+            outcomes = self.outcomes  # of the time when it begins: see `clear`
             try:
                 if not connection:
                     connection = http.client.HTTPConnection(self.address, timeout=PATIENCE)
@@ -42,7 +43,7 @@ class Load:
             except (OSError, http.client.HTTPException):
                 outcome, connection = "broken", None
             with self.changed:
-                self.outcomes[outcome] += 1
+                outcomes[outcome] += 1
                 self.changed.notify_all()
 
     def wait_more(self, n, outcome=None):
@@ -57,7 +58,4 @@ class Load:
     def clear(self):
         """Counts anew, from those who begin from now on."""
         with self.changed:
-            self.outcomes.clear()
-        self.wait_more(len(self.threads))
-        with self.changed:
-            self.outcomes.clear()
+            self.outcomes = collections.Counter()
