@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-#include "pick/explain.h"
+#include "pick/explain_pool.h"
 #include "serve/http_text.h"
 #include "tensor/tensor.h"
 #include "wire/v2_path.h"
@@ -32,6 +32,8 @@ static struct str *place_of(struct pick_question *question, struct str name) {
         {"method", &question->method}, {"path", &question->path},
         {"model", &question->model},   {"objective", &question->objective},
         {"subset", &question->subset}, {"selection", &question->selection},
+        {"pool", &question->pool},     {"authority", &question->authority},
+        {"header", &question->header}, {"filter-metadata", &question->metadata},
     };
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         if (str_is(name, places[i].name)) {
@@ -54,7 +56,7 @@ static enum status read_question(struct arena *arena, struct str query,
             char text[TENSOR_NAME_TEXT_BYTES];
             return error_set(err, ST_BAD_REQUEST,
                              "unknown %s in the query; expected method, path, model, objective, "
-                             "subset, selection",
+                             "subset, selection, pool, authority, header, filter-metadata",
                              tensor_name_print(name, text));
         }
         st = decode(arena, value.ptr ? value : STR(""), place, err);
@@ -74,7 +76,7 @@ static void answer_pick(struct http_exchange *exchange, void *context) {
         return;
     }
     /* Whatever the verdict is, it is what was asked for. */
-    st = pick_explain(admin->reader, &question, &body, &err);
+    st = pick_explain_of(admin->pools, &question, &body, &err);
     body.failed = body.failed || st == ST_NO_MEMORY;
     http_text_reply(exchange, 200, "text/plain; charset=utf-8", &body);
 }
@@ -95,9 +97,10 @@ static void answer_index(struct http_exchange *exchange, void *context) {
     static const char text[] =
         "sluice " SLUICE_VERSION ", endpoint picker\n\n"
         "/metrics      its numbers\n"
-        "/debug/state  the pool, every endpoint, and what each connection is doing\n"
+        "/debug/state  the pools, every endpoint, and what each connection is doing\n"
         "/debug/pick   what would be picked, and why: ?path=/v1/completions&model=NAME, and "
-        "method, objective, subset, selection\n";
+        "method, objective, subset, selection; which pool: pool=NAME, or authority, header, "
+        "filter-metadata\n";
     struct piece piece = {text, sizeof text - 1};
     (void)context;
     http_reply(exchange, &(struct http_reply){.status = 200,
@@ -127,15 +130,14 @@ static struct http_limits limits_of(const struct pick_settings *settings) {
 }
 
 enum status pick_admin_open(struct pick_admin *self, const struct pick_settings *settings,
-                            struct pool *pool, struct worker *main, struct error *err) {
+                            struct pool_set *pools, struct worker *main, struct error *err) {
     struct http_limits limits = limits_of(settings);
     self->routes = (struct admin_routes){
         .items = ROUTES, .n = sizeof ROUTES / sizeof ROUTES[0], .context = self};
-    self->pool = pool;
     admin_process_init(&self->process, SLUICE_VERSION);
     self->has_process = true;
     self->state = (struct admin_state){.print = pick_state_print, .context = self, .worker = main};
-    enum status st = pool_reader_new(pool, 0, &self->reader, err);
+    enum status st = pool_set_reader_new(pools, &self->pools, err);
     return st == ST_OK ? admin_listener_open(&self->listener, settings->metrics, &limits,
                                              admin_routes_handler(&self->routes), main, err)
                        : st;
@@ -147,7 +149,7 @@ void pick_admin_watch(struct pick_admin *self, const char *name, struct net_serv
 }
 
 void pick_admin_look(struct pick_admin *self) {
-    pool_look(self->reader);
+    pool_set_look_all(self->pools);
 }
 
 void pick_admin_log_state(struct pick_admin *self) {
@@ -158,7 +160,7 @@ void pick_admin_log_state(struct pick_admin *self) {
 
 void pick_admin_free(struct pick_admin *self) {
     admin_listener_free(&self->listener);
-    pool_reader_free(self->reader);
+    pool_set_reader_free(self->pools);
     if (self->has_process) {
         admin_process_fini(&self->process);
     }

@@ -7,7 +7,7 @@
 
 #include "cli/admin_listener.h"
 #include "cli/pick_settings.h"
-#include "pool/pool.h"
+#include "pool/pool_set.h"
 #include "serve/admin_process.h"
 #include "serve/admin_routes.h"
 #include "serve/admin_state.h"
@@ -15,8 +15,7 @@
 struct scraper;
 
 struct pick_admin {
-    struct pool *pool;
-    struct pool_reader *reader;
+    struct pool_set_reader *pools;
     const struct scraper *scraper; /* whose numbers are shown; NULL: none yet */
     struct admin_process process;
     bool has_process;
@@ -28,11 +27,11 @@ struct pick_admin {
 /* Makes all of it, in zeroed memory, and listens where --metrics says. Returns: why it can't. Owns:
  * pick_admin_free, also after a failure. */
 enum status pick_admin_open(struct pick_admin *self, const struct pick_settings *settings,
-                            struct pool *pool, struct worker *main, struct error *err)
+                            struct pool_set *pools, struct worker *main, struct error *err)
     __attribute__((warn_unused_result));
 /* One more server whose connections are written down when somebody wants to know what they do. */
 void pick_admin_watch(struct pick_admin *self, const char *name, struct net_server *server);
-/* The pool is another now. */
+/* A pool is another now, or there are others. */
 void pick_admin_look(struct pick_admin *self);
 /* What everything is doing, into the log. */
 void pick_admin_log_state(struct pick_admin *self);
@@ -43,7 +42,7 @@ void pick_admin_free(struct pick_admin *self);
 
 /* /metrics; `context` is the struct pick_admin. */
 void pick_metrics_print(void *context, struct metric_text *text);
-/* The pool and its endpoints, for /debug/state; `context` too. */
+/* The pools and their endpoints, for /debug/state; `context` too. */
 void pick_state_print(void *context, struct buf *out);
 
 #endif

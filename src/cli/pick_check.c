@@ -8,7 +8,7 @@
 #include "cli/commands.h"
 #include "cli/pick_tls.h"
 #include "discover/pool_print.h"
-#include "pick/explain.h"
+#include "pick/explain_pool.h"
 
 /* Returns: `code`, or that it could not be written. */
 static int write_out(const struct buf *out, int code) {
@@ -26,16 +26,16 @@ static int failed(const struct error *err) {
 
 int pick_check(const struct pick_settings *settings, struct arena *arena) {
     struct pool_watch_options options = pick_pool_options(settings);
-    struct pool_spec *spec = NULL;
+    struct pool_specs specs;
     struct tls_server *tls = NULL;
     struct error err;
     struct buf out;
-    if (pool_watch_read(&options, &spec, &err) != ST_OK) {
+    if (pool_watch_read(&options, &specs, &err) != ST_OK) {
         return failed(&err);
     }
     buf_init(&out, arena, 4096);
-    pool_print(spec, &out);
-    pool_spec_free(spec);
+    pool_print_all(&specs, &out);
+    pool_specs_free(&specs);
     int code = write_out(&out, EXIT_CODE_OK);
     if (pick_tls_open(settings, &tls, &err) != ST_OK) {
         code = failed(&err);
@@ -45,50 +45,66 @@ int pick_check(const struct pick_settings *settings, struct arena *arena) {
 }
 
 /* Nobody asks the endpoints here: all of them count as ready. */
-static void make_ready(struct pool *pool, struct pool_reader *reader, struct buf *out) {
+static void make_pool_ready(struct pool_reader *reader, bool *checked) {
     const struct pool_snapshot *snapshot = pool_look(reader);
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
-        pool_set_ready(pool, snapshot->members[i].endpoint, true);
+        pool_set_ready(pool_reader_pool(reader), snapshot->members[i].endpoint, true);
     }
-    if (snapshot->spec->health.kind != POOL_HEALTH_NONE) {
+    *checked = *checked || snapshot->spec->health.kind != POOL_HEALTH_NONE;
+}
+
+static void make_ready(struct pool_set_reader *pools, struct buf *out) {
+    const struct pool_list *list = pool_set_look(pools);
+    bool checked = false;
+    for (size_t i = 0; i < list->n; i++) {
+        struct pool_reader *reader = pool_set_reader_of(pools, &list->entries[i]);
+        if (reader) {
+            make_pool_ready(reader, &checked);
+        }
+    }
+    if (checked) {
         buf_printf(out, "note        health is not checked here: every endpoint counts as ready\n");
     }
 }
 
-static enum status explain(const struct pick_settings *settings, struct pool *pool, struct buf *out,
-                           struct error *err) {
+static enum status explain(const struct pick_settings *settings, struct pool_set *pools,
+                           struct buf *out, struct error *err) {
     struct pick_question question = {.method = str_of(settings->method),
                                      .path = str_of(settings->path),
                                      .model = str_of(settings->model),
                                      .objective = str_of(settings->objective),
                                      .subset = str_of(settings->subset),
-                                     .selection = str_of(settings->selection)};
+                                     .selection = str_of(settings->selection),
+                                     .pool = str_of(settings->pool),
+                                     .authority = str_of(settings->authority),
+                                     .header = str_of(settings->header),
+                                     .metadata = str_of(settings->metadata)};
     struct pool_watch_options options = pick_pool_options(settings);
     struct pool_watch *watch = NULL;
-    struct pool_reader *reader = NULL;
-    enum status st = pool_watch_new(&options, pool, &watch, err);
+    struct pool_set_reader *reader = NULL;
+    enum status st = pool_watch_new(&options, pools, &watch, err);
     pool_watch_free(watch);
     if (st == ST_OK) {
-        st = pool_reader_new(pool, 0, &reader, err);
+        st = pool_set_reader_new(pools, &reader, err);
     }
     if (st == ST_OK) {
-        make_ready(pool, reader, out);
-        st = pick_explain(reader, &question, out, err);
+        make_ready(reader, out);
+        st = pick_explain_of(reader, &question, out, err);
     }
-    pool_reader_free(reader);
+    pool_set_reader_free(reader);
     return st;
 }
 
 int pick_explain_one(const struct pick_settings *settings, struct arena *arena) {
-    struct pool *pool = NULL;
+    struct pool_set *pools = NULL;
     struct error err;
     struct buf out;
     buf_init(&out, arena, 4096);
-    enum status st = pool_new(&pool, &err);
+    enum status st = pool_set_new(&pools, &err);
     if (st == ST_OK) {
-        st = explain(settings, pool, &out, &err);
+        st = explain(settings, pools, &out, &err);
     }
-    pool_free(pool);
+    pool_set_free(pools);
     if (st != ST_OK && out.len == 0) {
         return failed(&err);
     }

@@ -15,13 +15,13 @@ enum { NS_PER_MS = 1000000 };
     ((struct pick_discovery *)(void *)((char *)(pointer)-offsetof(struct pick_discovery, member)))
 
 enum status pick_discovery_open(struct pick_discovery *self, const struct pick_settings *settings,
-                                struct pool *pool, struct error *err) {
+                                struct pool_set *pools, struct error *err) {
     struct pool_watch_options options = pick_pool_options(settings);
     lock_init(&self->lock);
     lock_cond_init(&self->cond);
     self->settings = settings;
-    self->pool = pool;
-    return pool_watch_new(&options, pool, &self->watch, err);
+    self->pools = pools;
+    return pool_watch_new(&options, pools, &self->watch, err);
 }
 
 /* ---- its own thread -------------------------------------------------------------------------- */
@@ -96,13 +96,16 @@ static void start_timer(struct pick_discovery *self) {
 }
 
 static enum status make_parts(struct pick_discovery *self, struct error *err) {
-    struct prober_options options = {.pool = self->pool, .settled = on_settled, .cookie = self};
+    struct pool_list *list = pool_set_list(self->pools);
+    struct pool *pool = list->entries[0].pool;
+    struct prober_options options = {.pool = pool, .settled = on_settled, .cookie = self};
+    pool_list_unref(list);
     enum status st = worker_new("discovery", &self->worker, err);
     if (st == ST_OK) {
         options.worker = self->worker;
         st = prober_new(&options, &self->prober, err);
     }
-    return st == ST_OK ? scraper_new(self->worker, self->pool, &self->scraper, err) : st;
+    return st == ST_OK ? scraper_new(self->worker, pool, &self->scraper, err) : st;
 }
 
 static void on_stopped(struct pick_discovery *self) {

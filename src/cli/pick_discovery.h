@@ -1,4 +1,4 @@
-/* All that finds out about endpoints while the picker runs: the file of the pool, which is looked
+/* All that finds out about endpoints while the picker runs: the file of the pools, which is looked
  * at on a timer, and whoever asks the endpoints themselves how they are. It has a thread of its
  * own, so that ten thousand endpoints cost those that pick nothing but the CPU. The files of TLS
  * are looked at by a timer on the main thread.
@@ -20,7 +20,7 @@ struct tls_server;
 
 struct pick_discovery {
     const struct pick_settings *settings;
-    struct pool *pool;
+    struct pool_set *pools;
 
     /* Its own thread's. */
     struct worker *worker;
@@ -36,7 +36,7 @@ struct pick_discovery {
     struct lock_cond cond;
     bool settled;                   /* what the endpoints say of themselves is known, under lock */
     atomic_bool has_news;           /* `news` is posted */
-    struct worker_msg news, parted; /* to main: the pool is another now; it has ended */
+    struct worker_msg news, parted; /* to main: a pool is another now; it has ended */
 
     /* Main's. */
     struct worker *main;
@@ -50,10 +50,10 @@ struct pick_discovery {
     void *stopped_cookie;
 };
 
-/* Reads the pool for the first time, into zeroed memory. Returns: why it can't be used. Owns:
+/* Reads the pools for the first time, into zeroed memory. Returns: why it can't be used. Owns:
  * pick_discovery_free, also after a failure. */
 enum status pick_discovery_open(struct pick_discovery *self, const struct pick_settings *settings,
-                                struct pool *pool, struct error *err)
+                                struct pool_set *pools, struct error *err)
     __attribute__((warn_unused_result));
 /* From now on it goes on by itself; `changed` says, on the loop of `main`, when readers should
  * look. Returns: ST_NO_MEMORY, ST_IO. */
@@ -66,7 +66,7 @@ enum status pick_discovery_start(struct pick_discovery *self, struct worker *mai
 void pick_discovery_wait(struct pick_discovery *self);
 /* `stopped` follows when nothing of it is left, at once where nothing was. */
 void pick_discovery_stop(struct pick_discovery *self, void (*stopped)(void *cookie), void *cookie);
-/* While the pool still is. */
+/* While the set still is. */
 void pick_discovery_free(struct pick_discovery *self);
 
 #endif

@@ -32,7 +32,7 @@ static enum grpc_health_state health_of(void *context, struct str service) {
     if (!is_name(service)) {
         return GRPC_HEALTH_SERVICE_UNKNOWN;
     }
-    bool ready = pool_generation(self->pool) > 0 &&
+    bool ready = pool_set_generation(self->pools) > 0 &&
                  !atomic_load_explicit(&self->draining, memory_order_relaxed);
     return ready ? GRPC_HEALTH_SERVING : GRPC_HEALTH_NOT_SERVING;
 }
@@ -42,7 +42,7 @@ static enum grpc_health_state health_of(void *context, struct str service) {
 static enum status make_services(struct pick_grpc *self, const struct pick_settings *settings,
                                  const struct process_threads *threads, struct error *err) {
     struct pick_service_options service = {
-        .pool = self->pool,
+        .pools = self->pools,
         .limits = {.max_body_bytes = settings->max_body_size,
                    .answer_timeout_ns = settings->answer_timeout_ns},
         .workers = threads->workers,
@@ -114,7 +114,7 @@ static enum status open_health(struct pick_grpc *self, const struct pick_setting
 }
 
 enum status pick_grpc_open(struct pick_grpc *self, const struct pick_settings *settings,
-                           struct pool *pool, const struct process_threads *threads,
+                           struct pool_set *pools, const struct process_threads *threads,
                            struct net_budget *budget, const struct tls_server *tls,
                            struct serve_place *bound, struct error *err) {
     struct grpc_server_options options = {.limits = limits_of(settings),
@@ -125,7 +125,7 @@ enum status pick_grpc_open(struct pick_grpc *self, const struct pick_settings *s
                                           .n_workers = threads->n_workers,
                                           .acceptor = threads->main};
     struct serve_scheme scheme = pick_grpc_scheme(settings);
-    self->pool = pool;
+    self->pools = pools;
     enum status st = make_services(self, settings, threads, err);
     if (st == ST_OK) {
         st = grpc_server_new(&options, &self->server, err);

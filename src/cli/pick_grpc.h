@@ -17,7 +17,7 @@ struct tls_server;
 enum { PICK_GRPC_METHODS = GRPC_HEALTH_METHODS + 1 + PICK_REFLECTION_METHODS };
 
 struct pick_grpc {
-    struct pool *pool;
+    struct pool_set *pools;
     struct pick_service *service;
     struct grpc_health *health;
     atomic_bool draining;
@@ -30,11 +30,11 @@ struct pick_grpc {
  * is spoken, then of --health; `bound` (one for each, in this order) gets the real ones. Returns:
  * why it can't be, with the setting. Owns: pick_grpc_free, also after a failure. */
 enum status pick_grpc_open(struct pick_grpc *self, const struct pick_settings *settings,
-                           struct pool *pool, const struct process_threads *threads,
+                           struct pool_set *pools, const struct process_threads *threads,
                            struct net_budget *budget, const struct tls_server *tls,
                            struct serve_place *bound, struct error *err)
     __attribute__((warn_unused_result));
-/* The pool is another now. */
+/* A pool is another now, or there are others. */
 void pick_grpc_look(struct pick_grpc *self);
 /* Proxies are told to go elsewhere; the streams they have go on. */
 void pick_grpc_drain(struct pick_grpc *self);

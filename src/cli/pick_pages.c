@@ -1,5 +1,5 @@
-/* What /metrics and /debug/state say of a pool. An endpoint's numbers are read from the endpoint as
- * they are at that moment. */
+/* What /metrics and /debug/state say of the pools. An endpoint's numbers are read from the endpoint
+ * as they are at that moment. */
 #include "base/metric.h"
 #include "cli/pick_admin.h"
 #include "discover/scraper.h"
@@ -7,26 +7,84 @@
 
 /* ---- metrics --------------------------------------------------------------------------------- */
 
-static void print_u64(struct metric_text *text, enum metric_family family, uint64_t value) {
-    metric_family_begin(text, family);
-    metric_text_u64(text, STR(""), value);
+/* A pool of the list at hand, and what is to be shown of it. */
+struct shown {
+    const struct pool_entry *entry;
+    const struct pool_snapshot *snapshot;
+    struct pool_numbers numbers;
+};
+
+struct shown_list {
+    struct shown *items;
+    size_t n;
+    bool named; /* series have a label with the pool's name */
+};
+
+/* Out of memory there are none. */
+static struct shown_list look(struct pick_admin *admin, struct arena *arena) {
+    const struct pool_list *list = pool_set_look(admin->pools);
+    struct shown_list shown = {.named = list->is_list};
+    shown.items = arena_calloc(arena, list->n + 1, sizeof(*shown.items));
+    for (size_t i = 0; shown.items && i < list->n; i++) {
+        struct pool_reader *reader = pool_set_reader_of(admin->pools, &list->entries[i]);
+        if (reader) {
+            struct shown *pool = &shown.items[shown.n++];
+            pool->entry = &list->entries[i];
+            pool->snapshot = pool_look(reader);
+            pool_read(pool->entry->pool, &pool->numbers);
+        }
+    }
+    return shown;
 }
 
-static void print_pool(struct metric_text *text, struct pool *pool) {
+/* Labels begin with the pool, where there is more than one. */
+static void begin_labels(const struct metric_text *text, const struct shown_list *list,
+                         const struct shown *pool, struct buf *labels) {
+    buf_init(labels, text->out->arena, ENDPOINT_TEXT_BYTES + 64);
+    if (list->named) {
+        metric_label_add(labels, "pool", pool->entry->name);
+    }
+}
+
+static uint64_t generation_of(const struct pool_numbers *numbers) {
+    return numbers->generation;
+}
+static uint64_t all_in_flight_of(const struct pool_numbers *numbers) {
+    return numbers->n_in_flight;
+}
+
+static void print_u64(struct metric_text *text, const struct shown_list *list,
+                      enum metric_family family,
+                      uint64_t (*value_of)(const struct pool_numbers *numbers)) {
+    metric_family_begin(text, family);
+    for (size_t i = 0; i < list->n; i++) {
+        struct buf labels;
+        begin_labels(text, list, &list->items[i], &labels);
+        metric_text_u64(text, buf_str(&labels), value_of(&list->items[i].numbers));
+    }
+}
+
+static void print_states(struct metric_text *text, const struct shown_list *list,
+                         const struct shown *pool) {
     static const char *const names[] = {"ready", "refused", "unchecked", "not_ready"};
-    struct pool_numbers numbers;
-    pool_read(pool, &numbers);
-    const uint64_t values[] = {numbers.n_ready - numbers.n_refused, numbers.n_refused,
-                               numbers.n_unchecked,
-                               numbers.n_endpoints - numbers.n_ready - numbers.n_unchecked};
-    print_u64(text, METRIC_FAMILY_POOL_GENERATION, numbers.generation);
-    print_u64(text, METRIC_FAMILY_POOL_IN_FLIGHT, numbers.n_in_flight);
-    metric_family_begin(text, METRIC_FAMILY_POOL_ENDPOINTS);
+    const struct pool_numbers *numbers = &pool->numbers;
+    const uint64_t values[] = {numbers->n_ready - numbers->n_refused, numbers->n_refused,
+                               numbers->n_unchecked,
+                               numbers->n_endpoints - numbers->n_ready - numbers->n_unchecked};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         struct buf labels;
-        buf_init(&labels, text->out->arena, 32);
+        begin_labels(text, list, pool, &labels);
         metric_label_add(&labels, "state", str_of(names[i]));
         metric_text_u64(text, buf_str(&labels), values[i]);
+    }
+}
+
+static void print_pools(struct metric_text *text, const struct shown_list *list) {
+    print_u64(text, list, METRIC_FAMILY_POOL_GENERATION, generation_of);
+    print_u64(text, list, METRIC_FAMILY_POOL_IN_FLIGHT, all_in_flight_of);
+    metric_family_begin(text, METRIC_FAMILY_POOL_ENDPOINTS);
+    for (size_t i = 0; i < list->n; i++) {
+        print_states(text, list, &list->items[i]);
     }
 }
 
@@ -51,15 +109,18 @@ static const struct column {
     {METRIC_FAMILY_ENDPOINT_PICKS, endpoint_n_picked},
 };
 
-static void print_column(struct metric_text *text, const struct pool_snapshot *snapshot,
+static void print_column(struct metric_text *text, const struct shown_list *list,
                          const struct column *column) {
     metric_family_begin(text, column->family);
-    for (uint32_t i = 0; i < snapshot->n_members; i++) {
-        const struct endpoint *endpoint = snapshot->members[i].endpoint;
-        struct buf labels;
-        buf_init(&labels, text->out->arena, ENDPOINT_TEXT_BYTES + 16);
-        metric_label_add(&labels, "endpoint", endpoint_text(endpoint));
-        metric_text_u64(text, buf_str(&labels), column->value_of(endpoint));
+    for (size_t k = 0; k < list->n; k++) {
+        const struct pool_snapshot *snapshot = list->items[k].snapshot;
+        for (uint32_t i = 0; i < snapshot->n_members; i++) {
+            const struct endpoint *endpoint = snapshot->members[i].endpoint;
+            struct buf labels;
+            begin_labels(text, list, &list->items[k], &labels);
+            metric_label_add(&labels, "endpoint", endpoint_text(endpoint));
+            metric_text_u64(text, buf_str(&labels), column->value_of(endpoint));
+        }
     }
 }
 
@@ -93,28 +154,31 @@ static const struct said {
     {METRIC_FAMILY_LOAD_KV_CACHE, LOAD_KV_CACHE, kv_cache_of},
 };
 
-static void print_said(struct metric_text *text, const struct pool_snapshot *snapshot,
-                       const struct said *said) {
+static void print_said(struct metric_text *text, const struct shown_list *list,
+                       const struct shown *pool, const struct said *said) {
+    const struct pool_snapshot *snapshot = pool->snapshot;
     uint64_t now_ns = clock_now_ns();
-    metric_family_begin(text, said->family);
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
         struct endpoint_load load;
         struct buf labels;
         pool_snapshot_load(snapshot, &snapshot->members[i], now_ns, &load);
         if (load.known & said->known) {
-            buf_init(&labels, text->out->arena, ENDPOINT_TEXT_BYTES + 16);
+            begin_labels(text, list, pool, &labels);
             metric_label_add(&labels, "endpoint", endpoint_text(snapshot->members[i].endpoint));
             metric_text_f64(text, buf_str(&labels), said->value_of(&load, now_ns));
         }
     }
 }
 
-static void print_loads(struct metric_text *text, const struct pool_snapshot *snapshot,
+static void print_loads(struct metric_text *text, const struct shown_list *list,
                         const struct scraper *scraper) {
     enum { FIRST_TIME = 5, LAST_TIME = 24 }; /* 32 us to 16 s */
     struct metric_distribution seen = {.count = 0};
     for (size_t i = 0; i < sizeof SAID / sizeof SAID[0]; i++) {
-        print_said(text, snapshot, &SAID[i]);
+        metric_family_begin(text, SAID[i].family);
+        for (size_t k = 0; k < list->n; k++) {
+            print_said(text, list, &list->items[k], &SAID[i]);
+        }
     }
     if (scraper) {
         metric_histogram_read(scraper_times(scraper), &seen);
@@ -125,20 +189,20 @@ static void print_loads(struct metric_text *text, const struct pool_snapshot *sn
 
 void pick_metrics_print(void *context, struct metric_text *text) {
     struct pick_admin *admin = context;
-    const struct pool_snapshot *snapshot = pool_look(admin->reader);
+    struct shown_list list = look(admin, text->out->arena);
     metric_print(text, "sluice_mip_");
     admin_process_print(&admin->process, text);
-    print_pool(text, admin->pool);
+    print_pools(text, &list);
     for (size_t i = 0; i < sizeof COLUMNS / sizeof COLUMNS[0]; i++) {
-        print_column(text, snapshot, &COLUMNS[i]);
+        print_column(text, &list, &COLUMNS[i]);
     }
-    print_loads(text, snapshot, admin->scraper);
+    print_loads(text, &list, admin->scraper);
     metric_text_end(text);
 }
 
 /* ---- state ----------------------------------------------------------------------------------- */
 
-enum { ENDPOINTS_MOST = 1000 };
+enum { ENDPOINTS_MOST = 1000, POOLS_MOST = 1000 };
 
 /* What it said of its load, as far as that counts. */
 static void print_load(const struct endpoint_load *load, struct buf *out) {
@@ -168,20 +232,33 @@ static void print_endpoint(const struct pool_snapshot *snapshot, const struct po
     buf_add_char(out, '\n');
 }
 
-void pick_state_print(void *context, struct buf *out) {
-    struct pick_admin *admin = context;
-    const struct pool_snapshot *snapshot = pool_look(admin->reader);
-    struct pool_numbers numbers;
-    pool_read(admin->pool, &numbers);
+/* Returns: how many endpoints were shown, of `most`. */
+static uint32_t print_pool(const struct shown *pool, uint32_t most, struct buf *out) {
+    const struct pool_numbers *numbers = &pool->numbers;
+    const struct pool_snapshot *snapshot = pool->snapshot;
+    uint32_t n = snapshot->n_members < most ? snapshot->n_members : most;
     buf_printf(out,
-               "pool generation %llu: %u endpoints, %u ready, %u of these refused; %llu in "
-               "flight\n",
-               (unsigned long long)numbers.generation, numbers.n_endpoints, numbers.n_ready,
-               numbers.n_refused, (unsigned long long)numbers.n_in_flight);
-    for (uint32_t i = 0; i < snapshot->n_members && i < ENDPOINTS_MOST; i++) {
+               "pool%s%.*s generation %llu: %u endpoints, %u ready, %u of these refused; %llu "
+               "in flight\n",
+               pool->entry->name.len > 0 ? " " : "", STR_ARG(pool->entry->name),
+               (unsigned long long)numbers->generation, numbers->n_endpoints, numbers->n_ready,
+               numbers->n_refused, (unsigned long long)numbers->n_in_flight);
+    for (uint32_t i = 0; i < n; i++) {
         print_endpoint(snapshot, &snapshot->members[i], out);
     }
-    if (snapshot->n_members > ENDPOINTS_MOST) {
-        buf_printf(out, "and %u more endpoints\n", snapshot->n_members - ENDPOINTS_MOST);
+    if (n < snapshot->n_members) {
+        buf_printf(out, "and %u more endpoints\n", snapshot->n_members - n);
+    }
+    return n;
+}
+
+void pick_state_print(void *context, struct buf *out) {
+    struct shown_list list = look(context, out->arena);
+    uint32_t n = 0;
+    for (size_t i = 0; i < list.n && i < POOLS_MOST; i++) {
+        n += print_pool(&list.items[i], ENDPOINTS_MOST - n, out);
+    }
+    if (list.n > POOLS_MOST) {
+        buf_printf(out, "and %zu more pools\n", list.n - POOLS_MOST);
     }
 }

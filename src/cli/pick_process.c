@@ -13,7 +13,7 @@ struct pick_process {
     struct process process;
     struct arena *arena;
     struct net_budget budget;
-    struct pool *pool;
+    struct pool_set *pools;
     struct tls_server *tls; /* NULL: no certificate */
     struct pick_discovery discovery;
     struct pick_grpc grpc;
@@ -123,7 +123,7 @@ static enum status write_ready_file(struct pick_process *self, struct error *err
 static void tell(struct pick_process *self) {
     struct pool_numbers numbers;
     struct error err;
-    pool_read(self->pool, &numbers);
+    pool_set_read(self->pools, &numbers);
     log_event(LOG_INFO, "ready", LOG_U64("endpoints", numbers.n_endpoints),
               LOG_U64("ready", numbers.n_ready));
     if (self->settings->ready_file && write_ready_file(self, &err) != ST_OK) {
@@ -139,10 +139,10 @@ static void on_changed(void *cookie) {
     pick_admin_look(&self->admin);
 }
 
-static enum status open_pool(struct pick_process *self, struct error *err) {
-    enum status st = pool_new(&self->pool, err);
+static enum status open_pools(struct pick_process *self, struct error *err) {
+    enum status st = pool_set_new(&self->pools, err);
     if (st == ST_OK) {
-        st = pick_discovery_open(&self->discovery, self->settings, self->pool, err);
+        st = pick_discovery_open(&self->discovery, self->settings, self->pools, err);
     }
     return st == ST_OK ? pick_tls_open(self->settings, &self->tls, err) : st;
 }
@@ -158,10 +158,10 @@ static enum status open_listeners(struct pick_process *self, struct error *err) 
         self->n_places = 0;
         return no_memory(err);
     }
-    enum status st = pick_grpc_open(&self->grpc, settings, self->pool, threads, &self->budget,
+    enum status st = pick_grpc_open(&self->grpc, settings, self->pools, threads, &self->budget,
                                     self->tls, self->places, err);
     if (st == ST_OK) {
-        st = pick_admin_open(&self->admin, settings, self->pool, threads->main, err);
+        st = pick_admin_open(&self->admin, settings, self->pools, threads->main, err);
     }
     return st;
 }
@@ -181,7 +181,7 @@ static enum status start(struct pick_process *self, struct error *err) {
     enum status st =
         self->arena ? process_begin(&self->process, self->settings->workers, err) : no_memory(err);
     if (st == ST_OK) {
-        st = open_pool(self, err);
+        st = open_pools(self, err);
     }
     if (st == ST_OK) {
         st = open_listeners(self, err);
@@ -205,7 +205,7 @@ static void take_apart(struct pick_process *self) {
     pick_grpc_free(&self->grpc);
     pick_admin_free(&self->admin);
     pick_discovery_free(&self->discovery);
-    pool_free(self->pool);
+    pool_set_free(self->pools);
     tls_server_free(self->tls);
     process_free(&self->process);
     arena_free(self->arena);

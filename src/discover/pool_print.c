@@ -258,3 +258,16 @@ void pool_print(const struct pool_spec *spec, struct buf *out) {
     print_objectives(spec, out);
     print_protocol(&spec->protocol, out);
 }
+
+void pool_print_all(const struct pool_specs *specs, struct buf *out) {
+    for (size_t i = 0; i < specs->n; i++) {
+        const struct pool_spec *spec = specs->items[i];
+        if (specs->is_list) {
+            buf_printf(out, "%s--- pool %zu of %zu\n", i > 0 ? "\n" : "", i + 1, specs->n);
+            label(out, "takes");
+            pool_match_print(&spec->match, out);
+            buf_add_char(out, '\n');
+        }
+        pool_print(spec, out);
+    }
+}

@@ -1,4 +1,4 @@
-/* A file and a list of endpoints become a pool, again and again. */
+/* A file and a list of endpoints become pools, again and again. */
 #include "discover/pool_watch.h"
 
 #include <stdlib.h>
@@ -11,13 +11,14 @@
 struct pool_watch {
     struct pool_watch_options options;
     struct watched_file file;
-    struct pool *pool;
+    struct pool_set *pools;
 };
 
 /* What the file holds, and the endpoints beside it. `text`: ptr NULL without a file. */
-static enum status make_spec(const struct pool_watch_options *options, struct str text,
-                             struct pool_spec **out, struct error *err) {
+static enum status make_specs(const struct pool_watch_options *options, struct str text,
+                              struct pool_specs *out, struct error *err) {
     struct pool_spec *spec = NULL;
+    *out = (struct pool_specs){.n = 0};
     enum status st = options->path ? pool_file_parse(options->path, text, &spec, err)
                                    : pool_spec_new(&spec, err);
     for (size_t i = 0; st == ST_OK && i < options->n_endpoints; i++) {
@@ -27,8 +28,7 @@ static enum status make_spec(const struct pool_watch_options *options, struct st
         pool_spec_free(spec);
         return st;
     }
-    *out = spec;
-    return ST_OK;
+    return pool_specs_add(out, spec, err);
 }
 
 /* Returns: ST_OK with `*changed` false when the file holds what it held. */
@@ -37,13 +37,13 @@ static enum status read_file(struct watched_file *file, bool *changed, struct er
     return st == ST_OK ? ST_OK : error_prefix(err, "%s", file->path);
 }
 
-enum status pool_watch_read(const struct pool_watch_options *options, struct pool_spec **out,
+enum status pool_watch_read(const struct pool_watch_options *options, struct pool_specs *out,
                             struct error *err) {
     struct watched_file file = {.path = options->path};
     bool changed = false;
     enum status st = options->path ? read_file(&file, &changed, err) : ST_OK;
     if (st == ST_OK) {
-        st = make_spec(options, watched_file_text(&file), out, err);
+        st = make_specs(options, watched_file_text(&file), out, err);
     }
     watched_file_drop(&file);
     return st;
@@ -51,18 +51,14 @@ enum status pool_watch_read(const struct pool_watch_options *options, struct poo
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* What was read becomes the pool. */
+/* What was read becomes the pools. */
 static enum status take(struct pool_watch *watch, struct error *err) {
-    struct pool_spec *spec = NULL;
-    enum status st = make_spec(&watch->options, watched_file_text(&watch->file), &spec, err);
-    if (st == ST_OK) {
-        st = pool_update(watch->pool, &spec, err);
-        pool_spec_free(spec);
-    }
-    return st;
+    struct pool_specs specs;
+    enum status st = make_specs(&watch->options, watched_file_text(&watch->file), &specs, err);
+    return st == ST_OK ? pool_set_update(watch->pools, &specs, err) : st;
 }
 
-enum status pool_watch_new(const struct pool_watch_options *options, struct pool *pool,
+enum status pool_watch_new(const struct pool_watch_options *options, struct pool_set *pools,
                            struct pool_watch **out, struct error *err) {
     struct pool_watch *watch = calloc(1, sizeof(*watch));
     bool changed = false;
@@ -71,7 +67,7 @@ enum status pool_watch_new(const struct pool_watch_options *options, struct pool
     }
     watch->options = *options;
     watch->file.path = options->path;
-    watch->pool = pool;
+    watch->pools = pools;
     enum status st = options->path ? read_file(&watch->file, &changed, err) : ST_OK;
     if (st == ST_OK) {
         st = take(watch, err);
@@ -102,7 +98,7 @@ bool pool_watch_check(struct pool_watch *watch) {
     watched_file_drop(&watch->file);
     if (changed && st == ST_OK) {
         struct pool_numbers numbers;
-        pool_read(watch->pool, &numbers);
+        pool_set_read(watch->pools, &numbers);
         metric_add(METRIC_RELOADS_POOL, 1);
         log_event(LOG_INFO, "the pool has changed", LOG_TEXT_OF("file", watch->options.path),
                   LOG_U64("generation", numbers.generation),

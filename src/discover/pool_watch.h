@@ -1,6 +1,6 @@
-/* Where a pool's endpoints come from, and looking at it again: a configuration file, endpoints that
- * were named on the command line, or both. A file that changed is taken over whole; one that cannot
- * be used leaves the pool as it is, is logged once for each state it is in, and counted.
+/* Where the pools come from, and looking at it again: a configuration file, endpoints that were
+ * named on the command line, or both. A file that changed is taken over whole; one that cannot be
+ * used leaves the pools as they are, is logged once for each state it is in, and counted.
  *
  * Thread: one at a time. Reading a file blocks: it is local, and small. */
 #ifndef SLUICE_DISCOVER_POOL_WATCH_H
@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 #include "base/status.h"
-#include "pool/pool.h"
+#include "pool/pool_set.h"
 
 struct pool_watch;
 
@@ -20,20 +20,21 @@ struct pool_watch_options {
     size_t n_endpoints;
 };
 
-/* Reads all of it and makes it what `pool` is. The options' texts must stay as long as the watch;
- * the pool, too. Returns: ST_BAD_CONFIG, ST_IO, ST_NO_MEMORY. Owns: *out until pool_watch_free. */
-enum status pool_watch_new(const struct pool_watch_options *options, struct pool *pool,
+/* Reads all of it and makes it what `pools` are. The options' texts must stay as long as the watch;
+ * the set, too. Returns: ST_BAD_CONFIG, ST_IO, ST_NO_MEMORY. Owns: *out until pool_watch_free. */
+enum status pool_watch_new(const struct pool_watch_options *options, struct pool_set *pools,
                            struct pool_watch **out, struct error *err)
     __attribute__((warn_unused_result));
-/* NULL is allowed. The pool stays. */
+/* NULL is allowed. The pools stay. */
 void pool_watch_free(struct pool_watch *watch);
 
-/* Looks again; whoever has a timer calls it, every second or so. Returns: the pool is another now:
- * let its readers look. */
+/* Looks again; whoever has a timer calls it, every second or so. Returns: the pools are others now:
+ * let their readers look. */
 bool pool_watch_check(struct pool_watch *watch);
 
-/* Reads it all without a pool, for a look at what it comes to. Owns: *out until pool_spec_free. */
-enum status pool_watch_read(const struct pool_watch_options *options, struct pool_spec **out,
+/* Reads it all without making pools, for a look at what it comes to. Owns: *out until
+ * pool_specs_free. */
+enum status pool_watch_read(const struct pool_watch_options *options, struct pool_specs *out,
                             struct error *err) __attribute__((warn_unused_result));
 
 #endif

@@ -17,7 +17,7 @@
 
 struct fixture {
     char dir[40], path[60], other[60];
-    struct pool *pool;
+    struct pool_set *pools;
 };
 
 static void write_file(const char *path, const char *text) {
@@ -36,11 +36,11 @@ static void open_fixture(struct fixture *f, const char *text) {
     if (text) {
         write_file(f->path, text);
     }
-    assert_int_equal(pool_new(&f->pool, &err), ST_OK);
+    assert_int_equal(pool_set_new(&f->pools, &err), ST_OK);
 }
 
 static void close_fixture(struct fixture *f) {
-    pool_free(f->pool);
+    pool_set_free(f->pools);
     unlink(f->path);
     unlink(f->other);
     assert_int_equal(rmdir(f->dir), 0);
@@ -49,7 +49,7 @@ static void close_fixture(struct fixture *f) {
 
 static void expect_pool(struct fixture *f, uint64_t generation, uint32_t n_endpoints) {
     struct pool_numbers numbers;
-    pool_read(f->pool, &numbers);
+    pool_set_read(f->pools, &numbers);
     assert_int_equal(numbers.generation, generation);
     assert_int_equal(numbers.n_endpoints, n_endpoints);
 }
@@ -66,7 +66,7 @@ static void a_file_is_followed(void **state) {
     int64_t failed = metric_read(METRIC_RELOAD_FAILURES_POOL);
     open_fixture(&f, ONE);
     struct pool_watch_options options = {.path = f.path};
-    assert_int_equal(pool_watch_new(&options, f.pool, &watch, &err), ST_OK);
+    assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_OK);
     expect_pool(&f, 1, 1);
     assert_false(pool_watch_check(watch));
     write_file(f.path, ONE); /* touched, not changed */
@@ -103,14 +103,14 @@ static void endpoints_beside_the_file(void **state) {
     struct error err;
     open_fixture(&f, ONE);
     struct pool_watch_options options = {.path = f.path, .endpoints = endpoints, .n_endpoints = 2};
-    assert_int_equal(pool_watch_new(&options, f.pool, &watch, &err), ST_OK);
+    assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_OK);
     expect_pool(&f, 1, 3);
     write_file(f.path, TWO); /* one of them is there as well, which is one */
     assert_true(pool_watch_check(watch));
     expect_pool(&f, 2, 3);
     pool_watch_free(watch);
     options.path = NULL;
-    assert_int_equal(pool_watch_new(&options, f.pool, &watch, &err), ST_OK);
+    assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_OK);
     expect_pool(&f, 3, 2);
     assert_false(pool_watch_check(watch));
     pool_watch_free(watch);
@@ -122,28 +122,29 @@ static void what_is_wrong_at_the_start(void **state) {
     (void)state;
     struct fixture f;
     struct pool_watch *watch = NULL;
-    struct pool_spec *spec = NULL;
+    struct pool_specs specs;
     struct error err;
     open_fixture(&f, NULL);
     struct pool_watch_options options = {.path = f.path};
-    assert_int_equal(pool_watch_new(&options, f.pool, &watch, &err), ST_IO);
+    assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_IO);
     assert_non_null(strstr(err.text, "pool.yaml: No such file"));
-    assert_int_equal(pool_watch_read(&options, &spec, &err), ST_IO);
+    assert_int_equal(pool_watch_read(&options, &specs, &err), ST_IO);
     write_file(f.path, "models: {a: b}\n");
-    assert_int_equal(pool_watch_new(&options, f.pool, &watch, &err), ST_BAD_CONFIG);
+    assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_BAD_CONFIG);
     assert_non_null(strstr(err.text, "pool.yaml:1: unknown field \"models.a\""));
-    assert_int_equal(pool_watch_read(&options, &spec, &err), ST_BAD_CONFIG);
+    assert_int_equal(pool_watch_read(&options, &specs, &err), ST_BAD_CONFIG);
     options = (struct pool_watch_options){.endpoints = bad, .n_endpoints = 1};
-    assert_int_equal(pool_watch_new(&options, f.pool, &watch, &err), ST_BAD_CONFIG);
+    assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_BAD_CONFIG);
     assert_null(watch);
-    assert_null(spec);
+    assert_int_equal(specs.n, 0);
     expect_pool(&f, 0, 0);
     write_file(f.path, TWO);
     options = (struct pool_watch_options){.path = f.path};
-    assert_int_equal(pool_watch_read(&options, &spec, &err), ST_OK);
-    assert_int_equal(spec->n_endpoints, 2);
+    assert_int_equal(pool_watch_read(&options, &specs, &err), ST_OK);
+    assert_int_equal(specs.items[0]->n_endpoints, 2);
+    assert_false(specs.is_list);
     expect_pool(&f, 0, 0); /* only looked at */
-    pool_spec_free(spec);
+    pool_specs_free(&specs);
     close_fixture(&f);
 }
 

@@ -15,6 +15,11 @@ struct pick_question {
     struct str objective; /* by name */
     struct str subset;    /* the hint, with commas; "" is an empty one */
     struct str selection; /* as the header of the conformance tests */
+    /* Which pool it is for, where there are several: by name, or by what its match looks at. */
+    struct str pool;
+    struct str authority;
+    struct str header;   /* "name: value" */
+    struct str metadata; /* "namespace/key=value" */
 };
 
 /* Appends the text. Returns: ST_NO_MEMORY, or what the request is refused with (the text says so

@@ -7,6 +7,8 @@
 /* Clause: the header by which the model servers' neighbours tell why a request was dropped. */
 static struct str reason_of(enum status status) {
     switch ((int)status) {
+    case ST_NO_POOL:
+        return STR("rejected-no-pool");
     case ST_NO_ENDPOINT:
         return STR("rejected-no-endpoints");
     case ST_SATURATED:

@@ -22,7 +22,7 @@ struct desk {
     struct worker *worker;
     struct pick_means means;
     struct log_limit log;
-    struct worker_msg msg; /* look at the pool */
+    struct worker_msg msg; /* look at the pools */
     atomic_bool posted;    /* msg is on its way */
 };
 
@@ -60,12 +60,21 @@ static void on_finish(void *user, const struct error *err) {
 
 /* ---- the log --------------------------------------------------------------------------------- */
 
-enum { NOTE_FIELDS = 6 };
+enum { NOTE_FIELDS = 7 };
+
+/* Returns: how many fields. */
+static unsigned name_request(const struct pick_note *note, struct log_field *fields) {
+    unsigned n = 0;
+    fields[n++] = LOG_STR("request", note->line);
+    if (note->pool.len > 0) {
+        fields[n++] = LOG_STR("pool", note->pool);
+    }
+    return n;
+}
 
 static void log_pick(const struct pick_note *note) {
     struct log_field fields[NOTE_FIELDS];
-    unsigned n = 0;
-    fields[n++] = LOG_STR("request", note->line);
+    unsigned n = name_request(note, fields);
     if (note->model.ptr) {
         fields[n++] = LOG_STR("model", note->model);
     }
@@ -80,11 +89,10 @@ static void log_pick(const struct pick_note *note) {
 /* A proxy whose clients ask for nothing else does not fill the log. */
 static void log_refusal(const struct pick_note *note, struct log_limit *limit) {
     struct log_field fields[NOTE_FIELDS];
-    unsigned n = 0;
     if (!log_limit_take(limit)) {
         return;
     }
-    fields[n++] = LOG_STR("request", note->line);
+    unsigned n = name_request(note, fields);
     if (note->model.ptr) {
         fields[n++] = LOG_STR("model", note->model);
     }
@@ -266,15 +274,15 @@ static void describe(const struct grpc_call *call, struct buf *out) {
 static void on_look(struct worker_msg *msg) {
     struct desk *desk = (struct desk *)(void *)((char *)msg - offsetof(struct desk, msg));
     atomic_store(&desk->posted, false);
-    pool_look(desk->means.reader);
+    pool_set_look_all(desk->means.pools);
 }
 
 static enum status open_desk(struct desk *desk, const struct pick_service_options *options,
                              struct worker *worker, struct error *err) {
     desk->worker = worker;
     desk->msg.run = on_look;
-    desk->means = (struct pick_means){.pool = options->pool, .limits = options->limits};
-    return pool_reader_new(options->pool, 0, &desk->means.reader, err);
+    desk->means.limits = options->limits;
+    return pool_set_reader_new(options->pools, &desk->means.pools, err);
 }
 
 enum status pick_service_new(const struct pick_service_options *options, struct pick_service **out,
@@ -303,7 +311,7 @@ enum status pick_service_new(const struct pick_service_options *options, struct 
 void pick_service_free(struct pick_service *service) {
     if (service) {
         for (size_t i = 0; i < service->n_desks; i++) {
-            pool_reader_free(service->desks[i].means.reader);
+            pool_set_reader_free(service->desks[i].means.pools);
         }
         free(service->desks);
         free(service);

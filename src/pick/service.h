@@ -12,7 +12,7 @@
 #define PICK_SERVICE_NAME "envoy.service.ext_proc.v3.ExternalProcessor"
 
 struct pick_service_options {
-    struct pool *pool;
+    struct pool_set *pools;
     struct pick_limits limits;
     struct worker *const *workers; /* those of the server */
     size_t n_workers;
@@ -26,7 +26,8 @@ enum status pick_service_new(const struct pick_service_options *options, struct 
 void pick_service_free(struct pick_service *service);
 /* The row for grpc_server_new; lives as long as the service. */
 struct grpc_method pick_service_method(struct pick_service *service);
-/* The pool is another now: every worker's reader looks at it soon, so that the old one is freed.
+/* A pool is another now, or there are others: every worker's reader looks at it soon, so that the
+ * old one is freed.
  * Thread: any. */
 void pick_service_look(struct pick_service *service);
 

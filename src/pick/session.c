@@ -38,6 +38,7 @@ void pick_session_note(struct pick_session *session, struct pick_note note) {
     const struct pick_out *out = &session->outbox.out;
     if (out->note) {
         note.line = session->line;
+        note.pool = pool_name(session->means.pool);
         note.endpoint = session->ticket.endpoint;
         out->note(out->user, &note);
     }
@@ -208,6 +209,7 @@ struct pick_session *pick_session_new(struct arena *arena, const struct pick_mea
         session->config.request_body = session->config.response_body = EXT_PROC_BODY_STREAMED;
         pick_outbox_init(&session->outbox, arena, out);
         pick_held_init(&session->held, means->limits.max_body_bytes);
+        pick_session_begin_pool(session);
         pick_count_begin();
     }
     return session;
@@ -220,6 +222,7 @@ void pick_session_free(struct pick_session *session) {
         pick_session_drop_headers(session);
         pick_session_give_back(session);
         pick_outbox_fini(&session->outbox);
+        pool_reader_free(session->means.reader);
     }
 }
 

@@ -25,7 +25,7 @@
 #define SLUICE_PICK_SESSION_H
 
 #include "base/buf.h"
-#include "pool/pool.h"
+#include "pool/pool_set.h"
 #include "tensor/tensor.h"
 
 /* Each is a setting (cli/settings.def). */
@@ -35,8 +35,10 @@ struct pick_limits {
                                    time: the session does not look */
 };
 
-/* What all sessions of a worker share. */
+/* What all sessions of a worker share. Which pool a request is for is found out at its headers:
+ * that of `pools`, or, where this is NULL, `reader`'s. */
 struct pick_means {
+    struct pool_set_reader *pools;
     struct pool *pool;
     struct pool_reader *reader;
     struct pick_limits limits;
@@ -53,6 +55,7 @@ struct pick_message {
 struct pick_note {
     struct str line;                 /* "POST /v1/completions" */
     struct str model;                /* ptr NULL: none is named, or it makes no difference */
+    struct str pool;                 /* len 0: there is one for all, or none takes it */
     struct str target;               /* what it is sent on as; ptr NULL: the same */
     const struct endpoint *endpoint; /* NULL: there is none */
     const struct error *why; /* it was refused, or the stream ends; NULL: it was picked for */

@@ -144,8 +144,7 @@ static void wait_for_body(struct pick_session *session) {
 }
 
 void pick_session_on_headers(struct pick_session *session, const struct ext_proc_request *message) {
-    const struct pool_snapshot *snapshot = pool_look(session->means.reader);
-    struct error err;
+    struct error err, nobody;
     if (session->phase != PICK_NEW || session->answer_begun) {
         pick_session_illegal(session, session->answer_begun
                                           ? "the request's headers came behind the answer's"
@@ -153,6 +152,8 @@ void pick_session_on_headers(struct pick_session *session, const struct ext_proc
         return;
     }
     session->request_ended = message->end_of_stream;
+    enum status found = pick_session_find_pool(session, message, &nobody);
+    const struct pool_snapshot *snapshot = pool_look(session->means.reader);
     if (pick_request_read(session->arena, &snapshot->spec->protocol, message, &session->request,
                           &err) != ST_OK) {
         pick_session_break(session, &err);
@@ -160,7 +161,9 @@ void pick_session_on_headers(struct pick_session *session, const struct ext_proc
     }
     session->is_not_grpc = !pick_request_is_grpc(&session->request);
     session->line = describe(session->arena, &session->request);
-    if (look_for_model(session, snapshot, &err) != ST_OK) {
+    if (found != ST_OK) {
+        pick_session_refuse(session, &nobody);
+    } else if (look_for_model(session, snapshot, &err) != ST_OK) {
         pick_session_refuse(session, &err);
     } else if (needs_body(session, snapshot)) {
         wait_for_body(session);

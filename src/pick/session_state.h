@@ -20,7 +20,7 @@ enum pick_phase {
 
 struct pick_session {
     struct arena *arena;
-    struct pick_means means;
+    struct pick_means means; /* `pool` and `reader` are the request's, with a reference */
     struct pick_outbox outbox;
     enum pick_phase phase;
     bool is_not_grpc;   /* as the request's headers say; they may not be shown */
@@ -59,6 +59,18 @@ void pick_session_enter(struct pick_session *session, enum pick_phase phase);
 struct pick_kept *pick_session_keep(struct pick_session *session);
 /* The names of the protocol, and all else of the configuration as it is now. */
 const struct pool_spec *pick_session_spec(struct pick_session *session);
+
+/* ---- session_pool.c -------------------------------------------------------------------------- */
+
+/* Until the headers have come: the pool for all, or one without endpoints. */
+void pick_session_begin_pool(struct pick_session *session);
+/* From now on the pool is the one that the headers say. Returns: ST_NO_POOL, where it is one
+ * without endpoints; ST_NO_MEMORY. */
+enum status pick_session_find_pool(struct pick_session *session,
+                                   const struct ext_proc_request *message, struct error *err)
+    __attribute__((warn_unused_result));
+
+/* ---- session.c ------------------------------------------------------------------------------- */
 
 /* Each ends the request: with an answer to the client, or with the stream. */
 void pick_session_refuse(struct pick_session *session, const struct error *why);

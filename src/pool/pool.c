@@ -56,6 +56,7 @@ static void destroy(struct pool *pool) {
     }
     free(pool->known);
     ranking_fini(&pool->ranking);
+    free(pool->name_bytes);
     lock_fini(&pool->updating);
     lock_fini(&pool->lock);
     free(pool);
@@ -76,6 +77,30 @@ void pool_unref(struct pool *pool) {
     if (atomic_fetch_sub_explicit(&pool->n_refs, 1, memory_order_acq_rel) == 1) {
         destroy(pool);
     }
+}
+
+enum status pool_new_named(struct str name, struct pool **out, struct error *err) {
+    struct pool *pool = NULL;
+    enum status st = pool_new(&pool, err);
+    if (!pool) {
+        return st;
+    }
+    *out = pool;
+    if (name.len == 0) {
+        return ST_OK;
+    }
+    pool->name_bytes = strndup(name.ptr, name.len);
+    if (!pool->name_bytes) {
+        pool_free(pool);
+        *out = NULL;
+        return no_memory(err);
+    }
+    pool->name = str_make(pool->name_bytes, name.len);
+    return ST_OK;
+}
+
+struct str pool_name(const struct pool *pool) {
+    return pool->name;
 }
 
 uint64_t pool_generation(const struct pool *pool) {

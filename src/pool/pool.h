@@ -31,6 +31,11 @@ struct pool;
 
 /* An empty pool, of generation 0. Owns: *out until pool_free. */
 enum status pool_new(struct pool **out, struct error *err) __attribute__((warn_unused_result));
+/* The same with a name (copied), which never changes. */
+enum status pool_new_named(struct str name, struct pool **out, struct error *err)
+    __attribute__((warn_unused_result));
+/* len 0: it has none. Lives as long as the pool. */
+struct str pool_name(const struct pool *pool);
 /* Every reader is gone and every ticket given back. NULL is allowed. */
 void pool_free(struct pool *pool);
 /* One more who wants it to stay, and can reach it already; each reader is one. The last one frees

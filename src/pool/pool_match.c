@@ -67,6 +67,33 @@ bool pool_match_dup(const struct pool_match *match, struct arena *arena, struct 
            dup_text(arena, &out->key) && dup_text(arena, &out->metadata_value);
 }
 
+/* ---- for people ------------------------------------------------------------------------------ */
+
+void pool_match_print(const struct pool_match *match, struct buf *out) {
+    const char *between = "";
+    for (size_t i = 0; i < match->n_authorities; i++) {
+        struct str text = match->authorities[i];
+        buf_printf(out, "%s%s%.*s", i == 0 ? "authority " : " or ", text.ptr[0] == '.' ? "*" : "",
+                   STR_ARG(text));
+        between = ", ";
+    }
+    if (match->path.len > 0) {
+        buf_printf(out, "%spath %.*s", between, STR_ARG(match->path));
+        between = ", ";
+    }
+    if (match->header.ptr) {
+        buf_printf(out, "%sheader %.*s = %.*s", between, STR_ARG(match->header),
+                   STR_ARG(match->header_value));
+        between = ", ";
+    }
+    if (match->key.ptr) {
+        buf_printf(out, "%smetadata %.*s/%.*s = %.*s", between, STR_ARG(match->space),
+                   STR_ARG(match->key), STR_ARG(match->metadata_value));
+        between = ", ";
+    }
+    buf_printf(out, "%s", between[0] ? "" : "the rest");
+}
+
 /* ---- order ----------------------------------------------------------------------------------- */
 
 static int compare_numbers(size_t a, size_t b) {
@@ -390,9 +417,6 @@ static size_t find_by_authority(const struct search *search) {
 
 size_t pool_index_find(const struct pool_index *index, const struct pool_match_facts *facts) {
     struct search search = {index, facts, facts->path};
-    if (index->is_plain) {
-        return index->rest;
-    }
     for (size_t i = 0; i < search.path.len; i++) {
         if (search.path.ptr[i] == '?' || search.path.ptr[i] == '#') {
             search.path.len = i;

@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "base/buf.h"
 #include "base/status.h"
 #include "base/str.h"
 
@@ -73,6 +74,9 @@ struct pool_index {
 bool pool_match_dup(const struct pool_match *match, struct arena *arena, struct pool_match *out)
     __attribute__((warn_unused_result));
 
+/* "authority a.b or *.c, path /v1, header x = 1"; "the rest" where it asks for nothing. */
+void pool_match_print(const struct pool_match *match, struct buf *out);
+
 /* Two pools that would take the same requests. */
 struct pool_clash {
     size_t first, again;
@@ -87,7 +91,7 @@ enum status pool_index_make(const struct pool_match *const *matches, size_t n, s
                             struct pool_index *out, struct pool_clash *clash, struct error *err)
     __attribute__((warn_unused_result));
 
-/* Returns: which pool; SIZE_MAX: none. */
+/* Returns: which pool; SIZE_MAX: none. Of a plain index it is `rest`, whatever the facts are. */
 size_t pool_index_find(const struct pool_index *index, const struct pool_match_facts *facts);
 
 #endif

@@ -123,8 +123,8 @@ static enum status add_entry(struct pool_list *list, const struct pool_list *old
     struct str name = list->is_list ? spec->name : STR("");
     const struct pool_entry *before = pool_list_find(old, name);
     struct pool_entry *entry = &list->entries[list->n];
-    *entry = (struct pool_entry){.name = arena_dup(list->arena, name), .slot = SIZE_MAX};
-    if (!entry->name.ptr || !pool_match_dup(&spec->match, list->arena, &entry->match)) {
+    *entry = (struct pool_entry){.slot = SIZE_MAX};
+    if (!pool_match_dup(&spec->match, list->arena, &entry->match)) {
         return no_memory(err);
     }
     if (before) {
@@ -132,11 +132,12 @@ static enum status add_entry(struct pool_list *list, const struct pool_list *old
         entry->pool = before->pool;
         entry->slot = before->slot;
     } else {
-        enum status st = pool_new(&entry->pool, err);
+        enum status st = pool_new_named(name, &entry->pool, err);
         if (st != ST_OK) {
             return st;
         }
     }
+    entry->name = pool_name(entry->pool);
     list->by_name[list->n++] = entry;
     return ST_OK;
 }

@@ -11,6 +11,8 @@
 
 struct pool {
     _Atomic uint32_t n_refs;
+    struct str name;
+    char *name_bytes; /* NULL: it has none */
     struct lock updating;
     /* Every endpoint there is, sorted by address: wanted ones, those that a reader's snapshot still
      * has, and those with requests in flight. */
