@@ -5,6 +5,7 @@
 
 #include "base/doc.h"
 #include "base/doc_build.h"
+#include "base/nearest.h"
 
 enum { PATH_BYTES = 200, SHOWN_BYTES = 60 };
 
@@ -229,65 +230,22 @@ enum status doc_expect_object(const struct doc_node *node, struct error *err) {
 
 /* ---- unknown fields -------------------------------------------------------------------------- */
 
-enum { NAME_MAX_CHARS = 64 };
-
-static size_t least(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
-/* How many letters must be added, dropped, changed or swapped with their neighbour to make `b` of
- * `a` (optimal string alignment). */
-static size_t edit_distance(struct str a, struct str b) {
-    size_t rows[3][NAME_MAX_CHARS + 1];
-    if (a.len > NAME_MAX_CHARS || b.len > NAME_MAX_CHARS) {
-        return SIZE_MAX;
-    }
-    size_t *before = rows[0], *last = rows[1], *row = rows[2];
-    for (size_t j = 0; j <= b.len; j++) {
-        before[j] = last[j] = j;
-    }
-    for (size_t i = 1; i <= a.len; i++) {
-        row[0] = i;
-        for (size_t j = 1; j <= b.len; j++) {
-            size_t change = last[j - 1] + (a.ptr[i - 1] != b.ptr[j - 1]);
-            row[j] = least(change, least(last[j], row[j - 1]) + 1);
-            if (i > 1 && j > 1 && a.ptr[i - 1] == b.ptr[j - 2] && a.ptr[i - 2] == b.ptr[j - 1]) {
-                row[j] = least(row[j], before[j - 2] + 1);
-            }
-        }
-        size_t *spare = before;
-        before = last;
-        last = row;
-        row = spare;
-    }
-    return last[b.len];
-}
-
-/* Returns: the name that was probably meant, or NULL. */
-static const char *nearest_name(struct str wrong, const char *const *names) {
-    size_t best = wrong.len < 4 ? 2 : wrong.len < 9 ? 3 : 4; /* that far away is no longer a slip */
-    const char *nearest = NULL;
-    for (; *names; names++) {
-        size_t distance = edit_distance(wrong, str_of(*names));
-        if (distance < best) {
-            best = distance;
-            nearest = *names;
-        }
-    }
-    return nearest;
-}
+enum { NAME_MAX_CHARS = 64 }; /* of a name that is wrong, in the sentence that says so */
 
 static enum status unknown_field(const struct doc_node *node, yyjson_val *key,
                                  const char *const *names, struct error *err) {
     char path[PATH_BYTES];
     const char *dot = path_print(node, path) > 0 ? "." : "";
     struct str wrong = str_make(yyjson_get_str(key), yyjson_get_len(key));
-    const char *nearest = nearest_name(wrong, names);
+    char hint[NEAREST_HINT_BYTES];
+    struct nearest nearest = {0};
+    for (; *names; names++) {
+        nearest_consider(&nearest, wrong, str_of(*names));
+    }
     int cut = wrong.len > NAME_MAX_CHARS ? NAME_MAX_CHARS : (int)wrong.len;
-    return error_set(err, ST_BAD_CONFIG, "%s:%u: unknown field \"%s%s%.*s\"%s%s%s", node->doc->name,
+    return error_set(err, ST_BAD_CONFIG, "%s:%u: unknown field \"%s%s%.*s\"%s", node->doc->name,
                      val_line(node->doc, key), path, dot, cut, wrong.ptr,
-                     nearest ? "; did you mean \"" : "", nearest ? nearest : "",
-                     nearest ? "\"?" : "");
+                     nearest_hint(&nearest, hint));
 }
 
 enum status doc_only(const struct doc_node *node, const char *const *names, struct error *err) {

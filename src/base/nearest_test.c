@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -20,13 +21,19 @@ static void distances(void **state) {
         {"kitten", "sit", 4}, {"workes", "workers", 1}, {"ca", "abc", 3},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-        assert_int_equal(nearest_distance(rows[i].a, rows[i].b), rows[i].distance);
+        assert_int_equal(nearest_distance(str_of(rows[i].a), str_of(rows[i].b)), rows[i].distance);
     }
-    char is_long[65];
-    memset(is_long, 'a', 64);
-    is_long[64] = '\0';
-    assert_true(nearest_distance(is_long, "a") == SIZE_MAX);
-    assert_int_equal(nearest_distance(is_long + 1, is_long + 1), 0);
+    char text[NEAREST_MAX_BYTES + 1];
+    memset(text, 'a', sizeof(text));
+    struct str too_long = str_make(text, sizeof(text)), longest = str_make(text, sizeof(text) - 1);
+    assert_true(nearest_distance(too_long, STR("a")) == SIZE_MAX);
+    assert_int_equal(nearest_distance(longest, longest), 0);
+    struct nearest nearest = {0};
+    nearest_consider(&nearest, STR("aaaa"), too_long);
+    assert_null(nearest.best.ptr);
+    nearest_consider(&nearest, STR("aaaa"), longest);
+    char hint[NEAREST_HINT_BYTES];
+    assert_int_equal(strlen(nearest_hint(&nearest, hint)), sizeof("; did you mean \"\"?") - 1 + 63);
 }
 
 static void suggestions(void **state) {
@@ -48,13 +55,13 @@ static void suggestions(void **state) {
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         struct nearest nearest = {0};
         for (size_t k = 0; k < sizeof(names) / sizeof(*names); k++) {
-            nearest_consider(&nearest, rows[i].wanted, names[k]);
+            nearest_consider(&nearest, str_of(rows[i].wanted), str_of(names[k]));
         }
-        if (rows[i].best == NULL) {
-            assert_null(nearest.best);
-        } else {
-            assert_string_equal(nearest.best, rows[i].best);
+        char hint[NEAREST_HINT_BYTES], expected[NEAREST_HINT_BYTES] = "";
+        if (rows[i].best) {
+            snprintf(expected, sizeof(expected), "; did you mean \"%s\"?", rows[i].best);
         }
+        assert_string_equal(nearest_hint(&nearest, hint), expected);
     }
 }
 

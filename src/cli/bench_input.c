@@ -52,18 +52,18 @@ static const char *find(const struct option_texts *texts, bool colon, struct str
 static enum status unknown_name(struct arena *arena, const char *flag, struct str name,
                                 const struct model_spec *model, struct error *err) {
     struct nearest nearest = {0};
+    char hint[NEAREST_HINT_BYTES];
     struct buf names;
     buf_init(&names, arena, 0);
-    struct str wanted = arena_dup(arena, name);
-    for (size_t i = 0; i < model->n_inputs && wanted.ptr; i++) {
-        struct str known = arena_dup(arena, model->inputs[i].name);
+    for (size_t i = 0; i < model->n_inputs; i++) {
+        struct str known = model->inputs[i].name;
         buf_printf(&names, "%s%.*s", i > 0 ? ", " : "", STR_ARG(known));
-        nearest_consider(&nearest, wanted.ptr, known.ptr ? known.ptr : "");
+        nearest_consider(&nearest, name, known);
     }
-    return error_set(
-        err, ST_BAD_CONFIG, "--%s: model \"%.*s\" has no input \"%.*s\"%s%s%s (it has: %.*s)", flag,
-        STR_ARG(model->name), STR_ARG(name), nearest.best ? "; did you mean \"" : "",
-        nearest.best ? nearest.best : "", nearest.best ? "\"?" : "", STR_ARG(buf_str(&names)));
+    return error_set(err, ST_BAD_CONFIG,
+                     "--%s: model \"%.*s\" has no input \"%.*s\"%s (it has: %.*s)", flag,
+                     STR_ARG(model->name), STR_ARG(name), nearest_hint(&nearest, hint),
+                     STR_ARG(buf_str(&names)));
 }
 
 /* Every item must have the form, name an input of the model, and do so once. */

@@ -100,23 +100,19 @@ static enum status unknown_name(struct arena *arena, const char *what, struct st
                                 const struct model_spec *model, const struct tensor_spec *specs,
                                 size_t n, struct error *err) {
     struct nearest nearest = {0};
+    char hint[NEAREST_HINT_BYTES];
     struct buf names;
     buf_init(&names, arena, 0);
-    struct str wanted = arena_dup(arena, name);
     for (size_t i = 0; i < n; i++) {
-        struct str known = arena_dup(arena, specs[i].name);
-        buf_printf(&names, "%s%.*s", i > 0 ? ", " : "", STR_ARG(known));
-        if (wanted.ptr && known.ptr) {
-            nearest_consider(&nearest, wanted.ptr, known.ptr);
-        }
+        buf_printf(&names, "%s%.*s", i > 0 ? ", " : "", STR_ARG(specs[i].name));
+        nearest_consider(&nearest, name, specs[i].name);
     }
     if (names.failed) {
         return no_memory(err);
     }
-    return error_set(err, ST_BAD_INPUTS, "model \"%.*s\" has no %s \"%.*s\"%s%s%s (it has: %.*s)",
-                     STR_ARG(model->name), what, STR_ARG(name),
-                     nearest.best ? "; did you mean \"" : "", nearest.best ? nearest.best : "",
-                     nearest.best ? "\"?" : "", STR_ARG(buf_str(&names)));
+    return error_set(err, ST_BAD_INPUTS, "model \"%.*s\" has no %s \"%.*s\"%s (it has: %.*s)",
+                     STR_ARG(model->name), what, STR_ARG(name), nearest_hint(&nearest, hint),
+                     STR_ARG(buf_str(&names)));
 }
 
 /* ---- the parts of the request ---------------------------------------------------------------- */

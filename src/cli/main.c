@@ -32,11 +32,11 @@ static const struct command *find_command(const char *name) {
 static int unknown_command(const char *name) {
     struct nearest nearest = {0};
     for (size_t i = 0; i < N_COMMANDS; i++) {
-        nearest_consider(&nearest, name, commands[i].name);
+        nearest_consider(&nearest, str_of(name), str_of(commands[i].name));
     }
     fprintf(stderr, "sluice: unknown command %s", name);
-    if (nearest.best) {
-        fprintf(stderr, "; did you mean %s?", nearest.best);
+    if (nearest.best.ptr) {
+        fprintf(stderr, "; did you mean %.*s?", STR_ARG(nearest.best));
     }
     fputs("\nTry: sluice --help\n", stderr);
     return EXIT_CODE_USAGE;

@@ -91,15 +91,15 @@ static enum status unknown_flag(const struct option_set *set, const struct flag 
     struct nearest nearest = {0};
     for (size_t i = 0; i < set->n_options; i++) {
         if (!option_is_argument(&set->options[i])) {
-            nearest_consider(&nearest, name, set->options[i].name);
+            nearest_consider(&nearest, flag->name, str_of(set->options[i].name));
             if (strlen(set->options[i].alias) > 1) {
-                nearest_consider(&nearest, name, set->options[i].alias);
+                nearest_consider(&nearest, flag->name, str_of(set->options[i].alias));
             }
         }
     }
-    if (nearest.best) {
-        return error_set(err, ST_BAD_CONFIG, "unknown flag %s; did you mean --%s?", flag->text,
-                         nearest.best);
+    if (nearest.best.ptr) {
+        return error_set(err, ST_BAD_CONFIG, "unknown flag %s; did you mean --%.*s?", flag->text,
+                         STR_ARG(nearest.best));
     }
     return error_set(err, ST_BAD_CONFIG, "unknown flag %s", flag->text);
 }

@@ -348,7 +348,8 @@ static const struct {
      "2: metrics: the endpoint 10.0.0.1:1 can't be asked: expected a label with a preset's name "
      "(sluice, triton, vllm, sglang, tensorrt-llm, trtllm-serve) or `preset` here, and a port "
      "from 1 to 65535"},
-    {"saturation: {max: 1}\n", "1: unknown field \"saturation.max\""},
+    {"saturation: {max: 1}\n",
+     "1: unknown field \"saturation.max\"; did you mean \"max_in_flight\"?"},
     {"refused_for: [1]\n", "1: refused_for: expected text, got a list of 1"},
     {"protocol: {destination_headers: x}\n",
      "1: unknown field \"protocol.destination_headers\"; did you mean \"destination_header\"?"},

@@ -157,12 +157,12 @@ static enum status read_reference(struct profile_reading *self, const struct doc
     const struct declared *declared = find_declared(self, name);
     if (!declared) {
         struct nearest nearest = {0};
+        char hint[NEAREST_HINT_BYTES];
         for (size_t i = 0; i < self->n_plugins; i++) {
-            nearest_consider(&nearest, name.ptr, self->plugins[i].name.ptr);
+            nearest_consider(&nearest, name, self->plugins[i].name);
         }
-        return doc_error(&ref, err, "no plugin above has the name \"%.*s\"%s%s%s", STR_ARG(name),
-                         nearest.best ? "; did you mean \"" : "", nearest.best ? nearest.best : "",
-                         nearest.best ? "\"?" : "");
+        return doc_error(&ref, err, "no plugin above has the name \"%.*s\"%s", STR_ARG(name),
+                         nearest_hint(&nearest, hint));
     }
     st = read_weight(&weight_node, declared, &weight, err);
     return st == ST_OK ? add_step(self, declared, weight, node, err) : st;

@@ -20,7 +20,7 @@ static const struct setting {
     {"pad", false, mip_value_pad},       {"softmax", true, mip_value_softmax},
     {"top_k", true, mip_value_top_k},    {"labels", true, mip_value_labels},
 };
-enum { N_SETTINGS = sizeof(SETTINGS) / sizeof(SETTINGS[0]), NAME_CHARS = 63 };
+enum { N_SETTINGS = sizeof(SETTINGS) / sizeof(SETTINGS[0]) };
 
 /* What is read into. */
 struct reader {
@@ -37,23 +37,15 @@ struct key {
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-static void consider(struct nearest *nearest, struct str wanted, const char *name) {
-    char text[NAME_CHARS + 1];
-    if (wanted.len <= NAME_CHARS) {
-        memcpy(text, wanted.ptr, wanted.len);
-        text[wanted.len] = '\0';
-        nearest_consider(nearest, text, name);
-    }
-}
-
 static enum status unknown_setting(struct str name, struct error *err) {
     struct nearest nearest = {0};
     for (size_t i = 0; i < N_SETTINGS; i++) {
-        consider(&nearest, name, SETTINGS[i].name);
+        nearest_consider(&nearest, name, str_of(SETTINGS[i].name));
     }
-    if (nearest.best) {
-        return error_set(err, ST_BAD_CONFIG, "there is no setting \"%.*s\"; did you mean \"%s\"?",
-                         STR_ARG(name), nearest.best);
+    if (nearest.best.ptr) {
+        char hint[NEAREST_HINT_BYTES];
+        return error_set(err, ST_BAD_CONFIG, "there is no setting \"%.*s\"%s", STR_ARG(name),
+                         nearest_hint(&nearest, hint));
     }
     return error_set(err, ST_BAD_CONFIG,
                      "there is no setting \"%.*s\"; those of inputs are color, fit, filter, scale, "
@@ -61,19 +53,18 @@ static enum status unknown_setting(struct str name, struct error *err) {
                      STR_ARG(name));
 }
 
-/* A model's names end with a NUL (they were copied with one). */
 static enum status unknown_tensor(const struct model_spec *spec, const struct key *key,
                                   struct error *err) {
     const struct tensor_spec *specs = key->setting->of_output ? spec->outputs : spec->inputs;
     size_t n = key->setting->of_output ? spec->n_outputs : spec->n_inputs;
     const char *kind = key->setting->of_output ? "output" : "input";
     struct nearest nearest = {0};
+    char hint[NEAREST_HINT_BYTES];
     for (size_t i = 0; i < n; i++) {
-        consider(&nearest, key->tensor, specs[i].name.ptr);
+        nearest_consider(&nearest, key->tensor, specs[i].name);
     }
-    return error_set(err, ST_BAD_CONFIG, "the model has no %s \"%.*s\"%s%s%s", kind,
-                     STR_ARG(key->tensor), nearest.best ? "; did you mean \"" : "",
-                     nearest.best ? nearest.best : "", nearest.best ? "\"?" : "");
+    return error_set(err, ST_BAD_CONFIG, "the model has no %s \"%.*s\"%s", kind,
+                     STR_ARG(key->tensor), nearest_hint(&nearest, hint));
 }
 
 /* A tensor's name may have dots in it: the setting is behind the last. */
