@@ -34,6 +34,15 @@ void metric_histogram_read(const struct metric_histogram *histogram,
     out->sum += metric_cell_read(&histogram->sum);
 }
 
+void metric_distribution_add(struct metric_distribution *sum,
+                             const struct metric_distribution *part) {
+    for (unsigned i = 0; i < METRIC_BUCKETS; i++) {
+        sum->buckets[i] += part->buckets[i];
+    }
+    sum->count += part->count;
+    sum->sum += part->sum;
+}
+
 double metric_quantile(const struct metric_distribution *distribution, double q) {
     double rank = q * (double)distribution->count, below = 0;
     for (unsigned i = 0; i < METRIC_BOUNDS; i++) {

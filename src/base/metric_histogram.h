@@ -46,6 +46,8 @@ void metric_histogram_add(struct metric_histogram *histogram, uint64_t size);
 /* Adds what was counted to `out`. */
 void metric_histogram_read(const struct metric_histogram *histogram,
                            struct metric_distribution *out);
+void metric_distribution_add(struct metric_distribution *sum,
+                             const struct metric_distribution *part);
 /* The value that the share `q` (0 to 1) does not exceed, in the unit of the bounds; within its
  * bucket values are taken to be spread evenly. Returns: 0 for an empty one; what lies beyond the
  * last bound is that bound. */

@@ -175,6 +175,7 @@ static void on_done(void *user, const struct http_fetched *fetched) {
         if (metric == METRIC_PICK_SCRAPES_OK) {
             tell_success(target);
         } else {
+            pool_count_silence(target->endpoint);
             tell_failure(target, err.text);
         }
         put_back(target, metric == METRIC_PICK_SCRAPES_OK);
@@ -217,6 +218,7 @@ static void ask(struct target *target, struct room *room) {
     scrape_page_begin(&room->page, &target->place.source->rules);
     if (http_fetch_begin(scraper->fetcher, &ask, &target->fetch, &err) != ST_OK) {
         metric_add(METRIC_PICK_SCRAPES_BROKEN, 1);
+        pool_count_silence(target->endpoint);
         tell_failure(target, err.text);
         give_room(target);
         put_back(target, false);

@@ -64,6 +64,8 @@ static void take_configured(struct found *found, const struct ext_proc_header *h
     }
     if (str_eq(protocol->model_header, header->key)) {
         take_first(&found->request->model, header->value);
+    } else if (str_eq(protocol->request_id_header, header->key)) {
+        take_first(&found->request->id, header->value);
     } else if (protocol->conformance && str_eq(protocol->selection_header, header->key)) {
         take_first(&found->selection, header->value);
     }

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "loop/clock.h"
 #include "net/log_limit.h"
+#include "pick/pick_log.h"
 
 /* Answers that the proxy has not taken, before the next of its messages is looked at. */
 enum { QUEUED_BYTES = 1 << 20 };
@@ -21,6 +22,7 @@ enum { QUEUED_BYTES = 1 << 20 };
 struct desk {
     struct worker *worker;
     struct pick_means means;
+    struct pick_ledger ledger;
     struct log_limit log;
     struct worker_msg msg; /* look at the pools */
     atomic_bool posted;    /* msg is on its way */
@@ -37,9 +39,13 @@ struct stream {
     struct pick_session *session;
     struct desk *desk;
     struct alarm alarm;
-    bool ticking;  /* the alarm is set */
-    bool asked;    /* for a message that has not come yet */
-    bool finished; /* the session has ended the call */
+    struct pick_row *row;       /* where it is counted; NULL: it has no endpoint yet */
+    uint64_t began_ns;          /* its headers came */
+    uint64_t turn_ns;           /* what is being taken came */
+    enum pick_phase_time phase; /* with `row`: of its pick */
+    bool ticking;               /* the alarm is set */
+    bool asked;                 /* for a message that has not come yet */
+    bool finished;              /* the session has ended the call */
 };
 
 /* ---- what a session says --------------------------------------------------------------------- */
@@ -58,59 +64,63 @@ static void on_finish(void *user, const struct error *err) {
     grpc_finish(stream->call, err);
 }
 
-/* ---- the log --------------------------------------------------------------------------------- */
+/* ---- what became of it ----------------------------------------------------------------------- */
 
-enum { NOTE_FIELDS = 7 };
-
-/* Returns: how many fields. */
-static unsigned name_request(const struct pick_note *note, struct log_field *fields) {
-    unsigned n = 0;
-    fields[n++] = LOG_STR("request", note->line);
-    if (note->pool.len > 0) {
-        fields[n++] = LOG_STR("pool", note->pool);
-    }
-    return n;
+/* Names that clients make up are one. Without a name from the configuration it is sent on as what
+ * it was. */
+static struct pick_row *row_of(struct desk *desk, const struct pick_note *note) {
+    struct str model = !note->model.ptr ? PICK_MODEL_NONE
+                       : note->known    ? note->model
+                                        : PICK_MODEL_OTHER;
+    struct str target = note->pick && note->pick->target.ptr ? note->pick->target : model;
+    return pick_ledger_row(&desk->ledger, note->pool, model, target);
 }
 
-static void log_pick(const struct pick_note *note) {
-    struct log_field fields[NOTE_FIELDS];
-    unsigned n = name_request(note, fields);
-    if (note->model.ptr) {
-        fields[n++] = LOG_STR("model", note->model);
+static void count(struct stream *stream, const struct pick_note *note) {
+    struct pick_row *row = row_of(stream->desk, note);
+    if (row && note->why) {
+        metric_cell_add(&row->n_refused[note->why->status], 1);
+    } else if (row) {
+        metric_cell_add(&row->n_picked, 1);
+        stream->row = row;
+        stream->phase = note->at_body ? PICK_TIME_BODY : PICK_TIME_HEADERS;
     }
-    if (note->target.ptr) {
-        fields[n++] = LOG_STR("as", note->target);
-    }
-    fields[n++] = LOG_STR("endpoint", endpoint_text(note->endpoint));
-    fields[n++] = LOG_U64("in_flight", endpoint_in_flight(note->endpoint));
-    log_write(LOG_DEBUG, "picked", fields, n);
-}
-
-/* A proxy whose clients ask for nothing else does not fill the log. */
-static void log_refusal(const struct pick_note *note, struct log_limit *limit) {
-    struct log_field fields[NOTE_FIELDS];
-    if (!log_limit_take(limit)) {
-        return;
-    }
-    unsigned n = name_request(note, fields);
-    if (note->model.ptr) {
-        fields[n++] = LOG_STR("model", note->model);
-    }
-    fields[n++] = LOG_U64("status", (uint64_t)status_http(note->why->status));
-    fields[n++] = LOG_TEXT_OF("reason", note->why->text);
-    if (limit->n_left_out > 0) {
-        fields[n++] = LOG_U64("left_out", limit->n_left_out);
-        limit->n_left_out = 0;
-    }
-    log_write(LOG_INFO, "refused", fields, n);
 }
 
 static void on_note(void *user, const struct pick_note *note) {
     struct stream *stream = user;
+    count(stream, note);
     if (note->why && log_enabled(LOG_INFO)) {
-        log_refusal(note, &stream->desk->log);
+        pick_log_refusal(note, pool_look(stream->desk->means.reader)->spec->name,
+                         &stream->desk->log);
     } else if (!note->why && log_enabled(LOG_DEBUG)) {
-        log_pick(note);
+        pick_log(note);
+    }
+}
+
+/* The clock is looked at twice for a pick, and once for its end. */
+static void begin_turn(struct stream *stream) {
+    if (!stream->row) {
+        stream->turn_ns = clock_now_ns();
+        stream->began_ns = stream->began_ns ? stream->began_ns : stream->turn_ns;
+    }
+}
+
+static void end_turn(struct stream *stream) {
+    struct metric_histogram *times = stream->desk->ledger.times;
+    if (stream->row && stream->turn_ns > 0) {
+        metric_histogram_add_ns(&times[stream->phase], clock_now_ns() - stream->turn_ns);
+        if (stream->phase == PICK_TIME_BODY) {
+            metric_histogram_add_ns(&times[PICK_TIME_WAIT], stream->turn_ns - stream->began_ns);
+        }
+        stream->turn_ns = 0;
+    }
+}
+
+static void count_end(struct stream *stream) {
+    if (stream->row) {
+        metric_histogram_add_ns(&stream->row->times, clock_now_ns() - stream->began_ns);
+        metric_cell_add(&stream->row->n_ended, 1);
     }
 }
 
@@ -196,8 +206,10 @@ static void take(struct stream *stream) {
         grpc_message_free(message);
         return;
     }
+    begin_turn(stream);
     pick_session_take(stream->session,
                       &(struct pick_message){message->data, free_message, message});
+    end_turn(stream);
     go_on(stream);
 }
 
@@ -213,6 +225,7 @@ static void cancelled(struct stream *stream) {
 
 static void end(struct stream *stream) {
     stop_clock(stream);
+    count_end(stream);
     pick_session_free(stream->session);
     stream->call->user = NULL;
 }
@@ -312,6 +325,7 @@ void pick_service_free(struct pick_service *service) {
     if (service) {
         for (size_t i = 0; i < service->n_desks; i++) {
             pool_set_reader_free(service->desks[i].means.pools);
+            pick_ledger_fini(&service->desks[i].ledger);
         }
         free(service->desks);
         free(service);
@@ -325,6 +339,16 @@ struct grpc_method pick_service_method(struct pick_service *service) {
                                 .context = service,
                                 .untaken = untaken,
                                 .describe = describe};
+}
+
+size_t pick_service_ledgers(const struct pick_service *service,
+                            const struct pick_ledger *out[PICK_MOST_LEDGERS]) {
+    size_t n = 0;
+    while (n < service->n_desks && n < PICK_MOST_LEDGERS) {
+        out[n] = &service->desks[n].ledger;
+        n++;
+    }
+    return n;
 }
 
 void pick_service_look(struct pick_service *service) {

@@ -7,6 +7,7 @@
 #define SLUICE_PICK_SERVICE_H
 
 #include "net/grpc_server.h"
+#include "pick/ledger.h"
 #include "pick/session.h"
 
 #define PICK_SERVICE_NAME "envoy.service.ext_proc.v3.ExternalProcessor"
@@ -26,6 +27,10 @@ enum status pick_service_new(const struct pick_service_options *options, struct 
 void pick_service_free(struct pick_service *service);
 /* The row for grpc_server_new; lives as long as the service. */
 struct grpc_method pick_service_method(struct pick_service *service);
+/* What each worker has written down. Thread: any. */
+enum { PICK_MOST_LEDGERS = 256 };
+size_t pick_service_ledgers(const struct pick_service *service,
+                            const struct pick_ledger *out[PICK_MOST_LEDGERS]);
 /* A pool is another now, or there are others: every worker's reader looks at it soon, so that the
  * old one is freed.
  * Thread: any. */

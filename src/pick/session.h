@@ -54,9 +54,14 @@ struct pick_message {
 /* What became of a request. The texts and `why` are read during the call only. */
 struct pick_note {
     struct str line;                 /* "POST /v1/completions" */
+    struct str id;                   /* the proxy's number for it; ptr NULL: it sent none */
     struct str model;                /* ptr NULL: none is named, or it makes no difference */
-    struct str pool;                 /* len 0: there is one for all, or none takes it */
+    struct str pool;                 /* len 0: it has no name, or none takes it */
     struct str target;               /* what it is sent on as; ptr NULL: the same */
+    const struct pool_pick *pick;    /* NULL: there is none */
+    const struct pool_trace *trace;  /* why that one; NULL: the log does not want to know */
+    bool known;                      /* the configuration has the model's name */
+    bool at_body;                    /* with `pick`: the body had to be waited for */
     const struct endpoint *endpoint; /* NULL: there is none */
     const struct error *why; /* it was refused, or the stream ends; NULL: it was picked for */
 };

@@ -1,5 +1,6 @@
 /* The pick of a session: the pool is asked, and what a new name of the model changes is worked out.
  * Nobody looks at the pool between the two, so that names of its configuration stay. */
+#include "base/log.h"
 #include "base/num.h"
 #include "pick/session_state.h"
 
@@ -87,7 +88,11 @@ bool pick_session_choose(struct pick_session *session, struct str model, struct 
     struct pool_request asked =
         question(session, model, fallback == FALLBACK_NONE ? 0 : protocol->n_fallbacks);
     struct pool_pick pick;
+    struct pool_trace trace = {.n = 0};
     struct error err;
+    bool at_body = draft->news.kind == EXT_PROC_REQUEST_BODY || session->phase == PICK_HELD;
+    session->named = model;
+    asked.trace = log_enabled(LOG_DEBUG) ? &trace : NULL;
     enum status st = pool_pick(session->means.reader, &asked, &pick, &err);
     if (st == ST_OK) {
         session->ticket = pick.ticket;
@@ -101,9 +106,12 @@ bool pick_session_choose(struct pick_session *session, struct str model, struct 
         return false;
     }
     draft->news.choice = &draft->choice;
-    pick_session_note(session,
-                      (struct pick_note){.model = model, .target = new_name(session, &pick)});
-    pick_count_pick(draft->news.kind == EXT_PROC_REQUEST_BODY || session->phase == PICK_HELD);
+    pick_session_note(session, (struct pick_note){.model = model,
+                                                  .target = new_name(session, &pick),
+                                                  .pick = &pick,
+                                                  .trace = asked.trace,
+                                                  .at_body = at_body});
+    pick_count_pick(at_body, pick.way);
     if (model.ptr || !session->raised) {
         pick_count_model(session->found);
     }
@@ -115,6 +123,7 @@ bool pick_session_match(struct pick_session *session, struct pick_draft *draft) 
     struct error err;
     enum status st = ST_OK;
     session->raised = false;
+    session->named = pick_scan_name(session->scan);
     if (!session->asked.ptr) {
         struct pool_request asked = question(session, pick_scan_name(session->scan), 0);
         st = pool_check(session->means.reader, &asked, &session->ticket, &pick, &err);

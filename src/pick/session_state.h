@@ -40,6 +40,7 @@ struct pick_session {
     struct pick_request request;
     struct pick_path where;
     struct str asked; /* the model to match, where it is known already; ptr NULL: it isn't */
+    struct str named; /* the model as the body named it; ptr NULL: it has not */
     enum pick_found found;
     struct pick_scan *scan; /* of the body; NULL: it isn't looked into */
     bool raised;            /* picked at the headers, the body is looked at if it comes */

@@ -40,6 +40,8 @@ struct endpoint {
     struct endpoint_address address;
     uint32_t text_len;
     char text[ENDPOINT_TEXT_BYTES]; /* "10.0.0.1:8000", NUL-terminated */
+    _Atomic uint64_t n_silent;      /* times that it did not say its load; who asks it writes
+                                       this */
 };
 
 static inline struct str endpoint_text(const struct endpoint *endpoint) {
@@ -53,6 +55,9 @@ static inline uint32_t endpoint_in_flight(const struct endpoint *endpoint) {
 }
 static inline uint64_t endpoint_n_picked(const struct endpoint *endpoint) {
     return atomic_load_explicit(&endpoint->n_picked, memory_order_relaxed);
+}
+static inline uint64_t endpoint_n_silent(const struct endpoint *endpoint) {
+    return atomic_load_explicit(&endpoint->n_silent, memory_order_relaxed);
 }
 /* In the pool, and not known to be not ready: it may be picked. */
 static inline bool endpoint_is_eligible(const struct endpoint *endpoint) {

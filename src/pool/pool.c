@@ -252,3 +252,9 @@ void pool_set_load(struct pool *pool, const struct endpoint *endpoint,
     }
     lock_drop(&pool->lock);
 }
+
+/* Every endpoint is the pool's, whoever looks at it only. */
+void pool_count_silence(const struct endpoint *endpoint) {
+    struct endpoint *own = (struct endpoint *)(uintptr_t)endpoint;
+    atomic_fetch_add_explicit(&own->n_silent, 1, memory_order_relaxed);
+}

@@ -76,6 +76,19 @@ struct pool_snapshot *pool_look(struct pool_reader *reader);
 
 /* ---- picking --------------------------------------------------------------------------------- */
 
+/* Why an endpoint was picked, for people. `first` is the one picked, behind it the best of the
+ * others that the filters have left. */
+enum { POOL_MOST_TRACED = 3 };
+struct pool_trace {
+    struct str profile;    /* that judged; ptr NULL: the requests in flight decided alone */
+    uint32_t n_candidates; /* that it judged */
+    struct {
+        const struct endpoint *endpoint; /* valid as those of the pick */
+        float score;
+    } first[POOL_MOST_TRACED];
+    size_t n;
+};
+
 /* What a request says that matters for the choice. */
 struct pool_request {
     struct str model;               /* ptr NULL: it names none, and is never refused for that */
@@ -84,11 +97,21 @@ struct pool_request {
     const struct subset *subset;    /* the proxy's hint; NULL: absent, all of the pool */
     const struct subset *selection; /* a second such list (conformance tests); both must hold */
     size_t n_fallbacks;             /* wanted besides the first, at most PROTOCOL_MOST_FALLBACKS */
+    struct pool_trace *trace;       /* to be filled in; NULL: nobody wants to know */
 };
 
 /* A request in flight to an endpoint. Zeroed memory is none. */
 struct pool_ticket {
     struct endpoint *endpoint; /* lives until the ticket is given back */
+};
+
+/* What decided. */
+enum pool_way {
+    POOL_BY_FEWEST,      /* the requests in flight: nothing is known of loads, or the profile says
+                            so */
+    POOL_BY_PROFILE,     /* the sums of a profile */
+    POOL_BY_LAST_CHOICE, /* nothing better was left: it just refused a connection, or is
+                            unchecked */
 };
 
 struct pool_pick {
@@ -97,6 +120,9 @@ struct pool_pick {
      * picks again (the first as long as the ticket). */
     const struct endpoint *endpoints[1 + PROTOCOL_MOST_FALLBACKS];
     size_t n_endpoints;
+    enum pool_way way;
+    struct str pool;   /* its name; empty: it has none. Valid as the endpoints are */
+    bool known_model;  /* the configuration has the model's name, or a rewrite for it */
     struct str target; /* the model's name from here on; ptr NULL: as the request has it */
     enum pool_criticality criticality;
     int64_t priority;    /* the objective's; 0 without */
@@ -140,6 +166,8 @@ void pool_answered(struct pool *pool, struct endpoint *endpoint);
 /* It said what its load is. One that is not in the pool any more is left alone. */
 void pool_set_load(struct pool *pool, const struct endpoint *endpoint,
                    const struct endpoint_load *load);
+/* It was asked and did not. Thread: one at a time. */
+void pool_count_silence(const struct endpoint *endpoint);
 
 /* ---- a look from outside --------------------------------------------------------------------- */
 

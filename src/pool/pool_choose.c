@@ -101,6 +101,26 @@ enum status pool_gather(struct pool_reader *reader, const struct pool_request *r
 
 /* ---- the choice ------------------------------------------------------------------------------ */
 
+/* Behind the one that was chosen, the best of the others: two looks at all of them, for a log that
+ * somebody reads. */
+static void trace(const struct profile *profile, const struct choice *choice,
+                  struct pool_trace *out) {
+    uint32_t taken[POOL_MOST_TRACED] = {0};
+    out->profile = profile->name;
+    out->n_candidates = choice->n;
+    for (out->n = 0; out->n < POOL_MOST_TRACED && out->n < choice->n; out->n++) {
+        uint32_t best = 0;
+        for (uint32_t i = 1; out->n > 0 && i < choice->n; i++) {
+            bool again = out->n > 1 && taken[1] == i;
+            bool better = best == 0 || choice->candidates[i].score > choice->candidates[best].score;
+            best = better && !again ? i : best;
+        }
+        taken[out->n] = best;
+        out->first[out->n].endpoint = choice_member(choice, &choice->candidates[best])->endpoint;
+        out->first[out->n].score = choice->candidates[best].score;
+    }
+}
+
 enum status pool_choose_by_profile(struct pool_reader *reader, const struct profile *profile,
                                    const struct pool_request *request, struct str model,
                                    struct pool_best *best, struct error *err) {
@@ -113,6 +133,10 @@ enum status pool_choose_by_profile(struct pool_reader *reader, const struct prof
     best->least_in_flight = choice.least_in_flight;
     best->n = profile_run(profile, &choice, (uint32_t)best->most);
     best->n_filtered = best->n == 0 ? n : 0;
+    best->by_profile = true;
+    if (request->trace && best->n > 0) {
+        trace(profile, &choice, request->trace);
+    }
     for (size_t i = 0; i < best->n; i++) {
         best->endpoints[i] = choice_member(&choice, &choice.candidates[i])->endpoint;
     }

@@ -45,6 +45,7 @@ static enum status resolve_model(struct pool_reader *reader, struct str model,
                          "lists those that are)",
                          STR_ARG(model));
     }
+    out->known_model = name != NULL;
     out->criticality = name && name->model ? name->model->criticality : POOL_STANDARD;
     struct pool_targets targets = targets_of(snapshot, name);
     out->target = roll_target(&reader->dice, targets);
@@ -132,6 +133,7 @@ static enum attempt take(struct pool_reader *reader, bool chosen, bool sheddable
         return ATTEMPT_SATURATED;
     }
     struct endpoint *picked = best->endpoints[0];
+    best->avoided = endpoint_is_avoided(picked);
     endpoint_raise(pool, picked);
     atomic_store_explicit(&picked->n_picked, endpoint_n_picked(picked) + 1, memory_order_relaxed);
     return ATTEMPT_PICKED;
@@ -188,6 +190,10 @@ static enum status finish(struct pool_reader *reader, const struct pool_request 
         out->endpoints[i] = best->endpoints[i];
     }
     out->n_endpoints = best->n;
+    out->pool = reader->snapshot->spec->name;
+    out->way = best->avoided      ? POOL_BY_LAST_CHOICE
+               : best->by_profile ? POOL_BY_PROFILE
+                                  : POOL_BY_FEWEST;
     out->ticket.endpoint = best->endpoints[0];
     return ST_OK;
 }
@@ -205,6 +211,7 @@ enum status pool_pick(struct pool_reader *reader, const struct pool_request *req
         best.n = 0;
         best.most = 1 + request->n_fallbacks;
         best.choice = NULL;
+        best.by_profile = false;
         best.n_filtered = 0;
         best.least_in_flight = UINT32_MAX;
         if (st == ST_OK) {

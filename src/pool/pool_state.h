@@ -71,6 +71,8 @@ struct pool_best {
     size_t n, most;
     uint32_t n_filtered;      /* whom a profile's filters have taken away, where that is all */
     uint32_t least_in_flight; /* that a profile has seen; UINT32_MAX: none was asked */
+    bool by_profile;          /* a profile has judged */
+    bool avoided;             /* the first is one that is picked only where no other is left */
     struct choice *choice;    /* not NULL: who is seen becomes a candidate of it instead */
 };
 
