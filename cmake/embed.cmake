@@ -1,25 +1,37 @@
 # A file of a room as a C array, for what the program shows (src/serve/status_page.h). `cmake -P` runs
 # the second half of this file when the other has changed.
 #
-# sluice_embed(ROOM FILE): src/ROOM/FILE; src/ROOM/<FILE without its ending>.h declares the function
-# <that name>, which returns its bytes.
+# sluice_embed(ROOM FILE [PART…]): src/ROOM/FILE; src/ROOM/<FILE without its ending>.h declares the function
+# <that name>, which returns its bytes. A part (src/PART) takes the place of the comment
+# `/* here: <its name> */`.
 if(NOT CMAKE_SCRIPT_MODE_FILE)
     set(SLUICE_EMBED "${CMAKE_CURRENT_LIST_FILE}")
     function(sluice_embed room file)
         get_filename_component(name "${file}" NAME_WE)
         set(in "${CMAKE_SOURCE_DIR}/src/${room}/${file}")
+        list(TRANSFORM ARGN PREPEND "${CMAKE_SOURCE_DIR}/src/" OUTPUT_VARIABLE parts)
         set(out "${CMAKE_BINARY_DIR}/embedded/${room}/${name}.c")
         file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/embedded/${room}")
         add_custom_command(OUTPUT "${out}"
             COMMAND "${CMAKE_COMMAND}" "-DIN=${in}" "-DOUT=${out}" "-DROOM=${room}" "-DNAME=${name}"
-                -P "${SLUICE_EMBED}"
-            DEPENDS "${in}" "${SLUICE_EMBED}" VERBATIM)
+                "-DPARTS=${parts}" -P "${SLUICE_EMBED}"
+            DEPENDS "${in}" ${parts} "${SLUICE_EMBED}" VERBATIM)
         target_sources(room_${room} PRIVATE "${out}")
     endfunction()
     return()
 endif()
 
 file(READ "${IN}" bytes HEX)
+foreach(part IN LISTS PARTS)
+    get_filename_component(name "${part}" NAME)
+    string(HEX "/* here: ${name} */" place)
+    string(FIND "${bytes}" "${place}" at)
+    if(at EQUAL -1)
+        message(FATAL_ERROR "${IN} has no place for ${name}")
+    endif()
+    file(READ "${part}" part_bytes HEX)
+    string(REPLACE "${place}" "${part_bytes}" bytes "${bytes}")
+endforeach()
 string(REGEX REPLACE "(................................)" "\\1\n" bytes "${bytes}")
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
 file(WRITE "${OUT}" "/* Made by cmake/embed.cmake. */

@@ -3,8 +3,10 @@
 
 #include <assert.h>
 
+#include "cli/pick_page.h"
 #include "pick/explain_pool.h"
 #include "serve/http_text.h"
+#include "serve/status_parts.h"
 #include "tensor/tensor.h"
 #include "wire/v2_path.h"
 
@@ -93,25 +95,22 @@ static void answer_state(struct http_exchange *exchange, void *context) {
     admin_state_reply(&admin->state, exchange);
 }
 
-static void answer_index(struct http_exchange *exchange, void *context) {
-    static const char text[] =
-        "sluice " SLUICE_VERSION ", endpoint picker\n\n"
-        "/metrics      its numbers\n"
-        "/debug/state  the pools, every endpoint, and what each connection is doing\n"
-        "/debug/pick   what would be picked, and why: ?path=/v1/completions&model=NAME, and "
-        "method, objective, subset, selection; which pool: pool=NAME, or authority, header, "
-        "filter-metadata\n";
-    struct piece piece = {text, sizeof text - 1};
+static void answer_status(struct http_exchange *exchange, void *context) {
+    struct buf body;
+    buf_init(&body, exchange->arena, 16384);
+    pick_status_print(context, &body);
+    http_json_reply(exchange, 200, &body);
+}
+
+static void answer_page(struct http_exchange *exchange, void *context) {
     (void)context;
-    http_reply(exchange, &(struct http_reply){.status = 200,
-                                              .content_type = "text/plain; charset=utf-8",
-                                              .pieces = &piece,
-                                              .n_pieces = 1});
+    status_page_reply(exchange, pick_page());
 }
 
 static const struct admin_route ROUTES[] = {
-    {"/", answer_index},
+    {"/", answer_page},
     {"/metrics", answer_metrics},
+    {"/status.json", answer_status},
     {"/debug/state", answer_state},
     {"/debug/pick", answer_pick},
 };

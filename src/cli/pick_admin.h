@@ -1,5 +1,5 @@
-/* What operators see of a running picker, on the listener of --metrics: /metrics, /debug/state,
- * /debug/pick. It changes nothing.
+/* What operators see of a running picker, on the listener of --metrics: the status page, /metrics,
+ * /debug/state, /debug/pick. It changes nothing.
  *
  * Thread: main. */
 #ifndef SLUICE_CLI_PICK_ADMIN_H
@@ -7,16 +7,19 @@
 
 #include "cli/admin_listener.h"
 #include "cli/pick_settings.h"
+#include "pick/service.h"
 #include "pool/pool_set.h"
 #include "serve/admin_process.h"
 #include "serve/admin_routes.h"
 #include "serve/admin_state.h"
 
+struct pick_shown_list;
 struct scraper;
 
 struct pick_admin {
     struct pool_set_reader *pools;
-    const struct scraper *scraper; /* whose numbers are shown; NULL: none yet */
+    const struct pick_service *service; /* whose numbers are shown */
+    const struct scraper *scraper;      /* whose numbers are shown; NULL: none yet */
     struct admin_process process;
     bool has_process;
     struct admin_state state;
@@ -24,8 +27,8 @@ struct pick_admin {
     struct admin_listener listener;
 };
 
-/* Makes all of it, in zeroed memory, and listens where --metrics says. Returns: why it can't. Owns:
- * pick_admin_free, also after a failure. */
+/* Makes all of it, in memory that is zeroed but for the service, and listens where --metrics says.
+ * Returns: why it can't. Owns: pick_admin_free, also after a failure. */
 enum status pick_admin_open(struct pick_admin *self, const struct pick_settings *settings,
                             struct pool_set *pools, struct worker *main, struct error *err)
     __attribute__((warn_unused_result));
@@ -44,5 +47,17 @@ void pick_admin_free(struct pick_admin *self);
 void pick_metrics_print(void *context, struct metric_text *text);
 /* The pools and their endpoints, for /debug/state; `context` too. */
 void pick_state_print(void *context, struct buf *out);
+
+/* ---- pick_upstream.c, pick_status.c ---------------------------------------------------------- */
+
+/* The families that the upstream project's picker has, by its names, and ours of pick times. */
+void pick_upstream_print(const struct pick_admin *admin, const struct pick_shown_list *list,
+                         struct metric_text *text);
+/* What workers' ledgers say of the times of picks, added up. */
+void pick_times_read(const struct pick_admin *admin, struct metric_distribution out[N_PICK_TIMES]);
+/* "ready", "refused", "unchecked" or "not_ready" */
+const char *pick_state_name(const struct endpoint *endpoint);
+/* /status.json: the numbers behind the status page. */
+void pick_status_print(struct pick_admin *admin, struct buf *out);
 
 #endif

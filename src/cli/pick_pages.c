@@ -2,49 +2,11 @@
  * as they are at that moment. */
 #include "base/metric.h"
 #include "cli/pick_admin.h"
+#include "cli/pick_shown.h"
 #include "discover/scraper.h"
 #include "loop/clock.h"
 
 /* ---- metrics --------------------------------------------------------------------------------- */
-
-/* A pool of the list at hand, and what is to be shown of it. */
-struct shown {
-    const struct pool_entry *entry;
-    const struct pool_snapshot *snapshot;
-    struct pool_numbers numbers;
-};
-
-struct shown_list {
-    struct shown *items;
-    size_t n;
-    bool named; /* series have a label with the pool's name */
-};
-
-/* Out of memory there are none. */
-static struct shown_list look(struct pick_admin *admin, struct arena *arena) {
-    const struct pool_list *list = pool_set_look(admin->pools);
-    struct shown_list shown = {.named = list->is_list};
-    shown.items = arena_calloc(arena, list->n + 1, sizeof(*shown.items));
-    for (size_t i = 0; shown.items && i < list->n; i++) {
-        struct pool_reader *reader = pool_set_reader_of(admin->pools, &list->entries[i]);
-        if (reader) {
-            struct shown *pool = &shown.items[shown.n++];
-            pool->entry = &list->entries[i];
-            pool->snapshot = pool_look(reader);
-            pool_read(pool->entry->pool, &pool->numbers);
-        }
-    }
-    return shown;
-}
-
-/* Labels begin with the pool, where there is more than one. */
-static void begin_labels(const struct metric_text *text, const struct shown_list *list,
-                         const struct shown *pool, struct buf *labels) {
-    buf_init(labels, text->out->arena, ENDPOINT_TEXT_BYTES + 64);
-    if (list->named) {
-        metric_label_add(labels, "pool", pool->entry->name);
-    }
-}
 
 static uint64_t generation_of(const struct pool_numbers *numbers) {
     return numbers->generation;
@@ -53,19 +15,19 @@ static uint64_t all_in_flight_of(const struct pool_numbers *numbers) {
     return numbers->n_in_flight;
 }
 
-static void print_u64(struct metric_text *text, const struct shown_list *list,
+static void print_u64(struct metric_text *text, const struct pick_shown_list *list,
                       enum metric_family family,
                       uint64_t (*value_of)(const struct pool_numbers *numbers)) {
     metric_family_begin(text, family);
     for (size_t i = 0; i < list->n; i++) {
         struct buf labels;
-        begin_labels(text, list, &list->items[i], &labels);
+        pick_shown_label(text, list, &list->items[i], &labels);
         metric_text_u64(text, buf_str(&labels), value_of(&list->items[i].numbers));
     }
 }
 
-static void print_states(struct metric_text *text, const struct shown_list *list,
-                         const struct shown *pool) {
+static void print_states(struct metric_text *text, const struct pick_shown_list *list,
+                         const struct pick_shown *pool) {
     static const char *const names[] = {"ready", "refused", "unchecked", "not_ready"};
     const struct pool_numbers *numbers = &pool->numbers;
     const uint64_t values[] = {numbers->n_ready - numbers->n_refused, numbers->n_refused,
@@ -73,13 +35,13 @@ static void print_states(struct metric_text *text, const struct shown_list *list
                                numbers->n_endpoints - numbers->n_ready - numbers->n_unchecked};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         struct buf labels;
-        begin_labels(text, list, pool, &labels);
+        pick_shown_label(text, list, pool, &labels);
         metric_label_add(&labels, "state", str_of(names[i]));
         metric_text_u64(text, buf_str(&labels), values[i]);
     }
 }
 
-static void print_pools(struct metric_text *text, const struct shown_list *list) {
+static void print_pools(struct metric_text *text, const struct pick_shown_list *list) {
     print_u64(text, list, METRIC_FAMILY_POOL_GENERATION, generation_of);
     print_u64(text, list, METRIC_FAMILY_POOL_IN_FLIGHT, all_in_flight_of);
     metric_family_begin(text, METRIC_FAMILY_POOL_ENDPOINTS);
@@ -107,9 +69,10 @@ static const struct column {
     {METRIC_FAMILY_ENDPOINT_READY, ready_of},
     {METRIC_FAMILY_ENDPOINT_REFUSED, refused_of},
     {METRIC_FAMILY_ENDPOINT_PICKS, endpoint_n_picked},
+    {METRIC_FAMILY_ENDPOINT_SCRAPE_FAILURES, endpoint_n_silent},
 };
 
-static void print_column(struct metric_text *text, const struct shown_list *list,
+static void print_column(struct metric_text *text, const struct pick_shown_list *list,
                          const struct column *column) {
     metric_family_begin(text, column->family);
     for (size_t k = 0; k < list->n; k++) {
@@ -117,7 +80,7 @@ static void print_column(struct metric_text *text, const struct shown_list *list
         for (uint32_t i = 0; i < snapshot->n_members; i++) {
             const struct endpoint *endpoint = snapshot->members[i].endpoint;
             struct buf labels;
-            begin_labels(text, list, &list->items[k], &labels);
+            pick_shown_label(text, list, &list->items[k], &labels);
             metric_label_add(&labels, "endpoint", endpoint_text(endpoint));
             metric_text_u64(text, buf_str(&labels), column->value_of(endpoint));
         }
@@ -154,8 +117,8 @@ static const struct said {
     {METRIC_FAMILY_LOAD_KV_CACHE, LOAD_KV_CACHE, kv_cache_of},
 };
 
-static void print_said(struct metric_text *text, const struct shown_list *list,
-                       const struct shown *pool, const struct said *said) {
+static void print_said(struct metric_text *text, const struct pick_shown_list *list,
+                       const struct pick_shown *pool, const struct said *said) {
     const struct pool_snapshot *snapshot = pool->snapshot;
     uint64_t now_ns = clock_now_ns();
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
@@ -163,14 +126,14 @@ static void print_said(struct metric_text *text, const struct shown_list *list,
         struct buf labels;
         pool_snapshot_load(snapshot, &snapshot->members[i], now_ns, &load);
         if (load.known & said->known) {
-            begin_labels(text, list, pool, &labels);
+            pick_shown_label(text, list, pool, &labels);
             metric_label_add(&labels, "endpoint", endpoint_text(snapshot->members[i].endpoint));
             metric_text_f64(text, buf_str(&labels), said->value_of(&load, now_ns));
         }
     }
 }
 
-static void print_loads(struct metric_text *text, const struct shown_list *list,
+static void print_loads(struct metric_text *text, const struct pick_shown_list *list,
                         const struct scraper *scraper) {
     enum { FIRST_TIME = 5, LAST_TIME = 24 }; /* 32 us to 16 s */
     struct metric_distribution seen = {.count = 0};
@@ -189,7 +152,7 @@ static void print_loads(struct metric_text *text, const struct shown_list *list,
 
 void pick_metrics_print(void *context, struct metric_text *text) {
     struct pick_admin *admin = context;
-    struct shown_list list = look(admin, text->out->arena);
+    struct pick_shown_list list = pick_shown_look(admin->pools, text->out->arena);
     metric_print(text, "sluice_mip_");
     admin_process_print(&admin->process, text);
     print_pools(text, &list);
@@ -197,6 +160,7 @@ void pick_metrics_print(void *context, struct metric_text *text) {
         print_column(text, &list, &COLUMNS[i]);
     }
     print_loads(text, &list, admin->scraper);
+    pick_upstream_print(admin, &list, text);
     metric_text_end(text);
 }
 
@@ -233,7 +197,7 @@ static void print_endpoint(const struct pool_snapshot *snapshot, const struct po
 }
 
 /* Returns: how many endpoints were shown, of `most`. */
-static uint32_t print_pool(const struct shown *pool, uint32_t most, struct buf *out) {
+static uint32_t print_pool(const struct pick_shown *pool, uint32_t most, struct buf *out) {
     const struct pool_numbers *numbers = &pool->numbers;
     const struct pool_snapshot *snapshot = pool->snapshot;
     uint32_t n = snapshot->n_members < most ? snapshot->n_members : most;
@@ -253,7 +217,8 @@ static uint32_t print_pool(const struct shown *pool, uint32_t most, struct buf *
 }
 
 void pick_state_print(void *context, struct buf *out) {
-    struct shown_list list = look(context, out->arena);
+    const struct pick_admin *admin = context;
+    struct pick_shown_list list = pick_shown_look(admin->pools, out->arena);
     uint32_t n = 0;
     for (size_t i = 0; i < list.n && i < POOLS_MOST; i++) {
         n += print_pool(&list.items[i], ENDPOINTS_MOST - n, out);

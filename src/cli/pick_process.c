@@ -161,6 +161,7 @@ static enum status open_listeners(struct pick_process *self, struct error *err) 
     enum status st = pick_grpc_open(&self->grpc, settings, self->pools, threads, &self->budget,
                                     self->tls, self->places, err);
     if (st == ST_OK) {
+        self->admin.service = self->grpc.service;
         st = pick_admin_open(&self->admin, settings, self->pools, threads->main, err);
     }
     return st;

@@ -91,8 +91,7 @@ static void on_note(void *user, const struct pick_note *note) {
     struct stream *stream = user;
     count(stream, note);
     if (note->why && log_enabled(LOG_INFO)) {
-        pick_log_refusal(note, pool_look(stream->desk->means.reader)->spec->name,
-                         &stream->desk->log);
+        pick_log_refusal(note, &stream->desk->log);
     } else if (!note->why && log_enabled(LOG_DEBUG)) {
         pick_log(note);
     }

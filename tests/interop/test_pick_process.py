@@ -360,7 +360,7 @@ def test_what_operators_see(start):
     assert "/debug/pick" in http1.request(picker.metrics_address, "GET", "/").body.decode()
     answer = http1.request(picker.metrics_address, "GET", "/debug/nope")
     assert answer.status == 404
-    assert json.loads(answer.body)["error"].endswith("; there are /, /metrics, /debug/state and /debug/pick")
+    assert json.loads(answer.body)["error"].endswith("; there are /, /metrics, /status.json, /debug/state and /debug/pick")
     assert http1.request(picker.metrics_address, "POST", "/metrics").status == 405
 
 
@@ -389,7 +389,7 @@ def test_a_pick_explained(start):
 def test_every_name_is_explained(start):
     picker = start()
     with open(os.path.join(ROOT, "docs", "observability.md"), encoding="utf-8") as file:
-        explained = set(re.findall(r"`((?:nv|sluice)_[a-z_]+)[`{]", file.read()))
+        explained = set(re.findall(r"`((?:nv|sluice|inference)_[a-z0-9_]+)[`{]", file.read()))
     page = http1.request(picker.metrics_address, "GET", "/metrics").body.decode()
     names = set(re.findall(r"^# TYPE (\S+) ", page, re.MULTILINE))
     assert names - explained == set()
@@ -397,18 +397,22 @@ def test_every_name_is_explained(start):
 
 
 def test_the_log(start):
-    """A line for each pick at the level debug; for refusals at info, as many a second as one can read."""
-    picker = start(f"endpoints: [{A}]\nmodels: [{{name: m, targets: [{{model: n}}]}}]\n",
-                   "--log-level", "debug")
-    with Proxy(picker.grpc_addresses[0]) as proxy:
-        assert proxy.pick("/v2/models/m/infer") == A
-        for _ in range(100):
-            assert proxy.refuse("/v2/models/nope/infer")[0] == 404
-    lines = picker.log_lines()
+    """A line for each pick at the level debug; for refusals at info, as many a second as one can read, and
+    all of them at debug."""
+    pool = f"endpoints: [{A}]\nmodels: [{{name: m, targets: [{{model: n}}]}}]\n"
+    picker, talker = start(pool), start(pool, "--log-level", "debug")
+    for one in (picker, talker):
+        with Proxy(one.grpc_addresses[0]) as proxy:
+            assert proxy.pick("/v2/models/m/infer") == A
+            for _ in range(100):
+                assert proxy.refuse("/v2/models/nope/infer")[0] == 404
+    lines = talker.log_lines()
     (picked,) = [line for line in lines if line["event"] == "picked"]
     assert picked["request"] == "POST /v2/models/m/infer" and picked["level"] == "debug"
     assert (picked["model"], picked["as"], picked["endpoint"], picked["in_flight"]) == ("m", "n", A, 1)
-    refused = [line for line in lines if line["event"] == "refused"]
+    assert len([line for line in lines if line["event"] == "refused"]) == 100
+    assert "picked" not in picker.log_text()
+    refused = [line for line in picker.log_lines() if line["event"] == "refused"]
     assert 1 <= len(refused) < 100 and refused[0]["level"] == "info"
     assert refused[0]["status"] == 404 and "nope" in refused[0]["reason"]
 

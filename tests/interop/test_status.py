@@ -1,6 +1,5 @@
 """The operators' listener besides its metrics: the status page and its numbers, the page in a real
 browser, and what is said of connections, requests and instances when somebody asks."""
-import html.parser
 import json
 import re
 import signal
@@ -9,6 +8,7 @@ import time
 import pytest
 
 from lib import browser, http1, mip
+from lib.pages import assert_one_file
 from lib.repository import Identity
 
 BODY = json.dumps({"inputs": [{"name": "INPUT0", "shape": [1], "datatype": "FP32", "data": [1]}]}).encode()
@@ -87,33 +87,8 @@ def test_models_that_are_not_ready(start_server, repositories):
 
 # ---- the page ------------------------------------------------------------------------------------
 
-class Outside(html.parser.HTMLParser):
-    """What a page would load from elsewhere."""
-
-    def __init__(self):
-        super().__init__()
-        self.found = []
-
-    def handle_starttag(self, tag, attrs):
-        for name, value in attrs:
-            if name in ("src", "srcset", "action", "data", "poster") or (
-                    name == "href" and tag != "a" and not value.startswith("data:")):
-                self.found.append((tag, name, value))
-            elif name == "href" and tag == "a" and not value.startswith("/"):
-                self.found.append((tag, name, value))
-
-
 def test_the_page_is_one_file(fresh):
-    answer = get(fresh, "/")
-    assert answer.get("Content-Type") == "text/html; charset=utf-8"
-    assert "default-src 'none'" in answer.get("Content-Security-Policy")
-    text = answer.body.decode()
-    outside = Outside()
-    outside.feed(text)
-    assert outside.found == []
-    assert not re.search(r"@import|url\(|https?://(?!www\.w3\.org/2000/svg)|innerHTML|eval\(", text)
-    assert http1.request(fresh.metrics_address, "HEAD", "/").get("Content-Length") == str(
-        len(answer.body))
+    assert_one_file(fresh.metrics_address)
 
 
 def test_the_page_in_a_browser(start_server, tmp_path):
