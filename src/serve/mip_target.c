@@ -3,6 +3,9 @@
 
 #include <stdio.h>
 
+#include "base/nearest.h"
+#include "tensor/tensor.h"
+
 static const char TCP[] = "tcp://";
 static const char UNIX_SCHEME[] = "unix://";
 
@@ -84,12 +87,32 @@ static enum status find(struct repository *repository, struct str name, struct s
     return st;
 }
 
+struct guess {
+    struct str wanted;
+    struct nearest nearest;
+};
+
+static void guess_one(void *cookie, const struct repository_entry *entry) {
+    struct guess *guess = cookie;
+    nearest_consider(&guess->nearest, guess->wanted, entry->model);
+}
+
+static enum status unknown_model(struct repository *repository, struct str name,
+                                 struct error *err) {
+    struct guess guess = {.wanted = name};
+    char text[TENSOR_NAME_TEXT_BYTES], hint[NEAREST_HINT_BYTES];
+    repository_visit(repository, guess_one, &guess);
+    return error_set(err, ST_BAD_CONFIG, "unknown model %s%s", tensor_name_print(name, text),
+                     nearest_hint(&guess.nearest, hint));
+}
+
 enum status mip_target_resolve(struct mip_target *target, struct repository *repository,
                                struct error *err) {
-    struct str name, version, none = {NULL, 0};
+    struct str model = target->model, name, version, none = {NULL, 0};
     enum status st = find(repository, target->model, target->version, err);
     if (st == ST_UNKNOWN_MODEL && !target->version.ptr &&
         cut_last(target->model, ':', &name, &version) && is_number(version)) {
+        model = name;
         st = find(repository, name, none, err);
         if (st != ST_UNKNOWN_MODEL) {
             target->model = name;
@@ -97,7 +120,10 @@ enum status mip_target_resolve(struct mip_target *target, struct repository *rep
             st = find(repository, name, version, err);
         }
     }
-    if (st == ST_UNKNOWN_MODEL || st == ST_UNKNOWN_VERSION) {
+    if (st == ST_UNKNOWN_MODEL) {
+        return unknown_model(repository, model, err);
+    }
+    if (st == ST_UNKNOWN_VERSION) {
         err->status = ST_BAD_CONFIG;
         return ST_BAD_CONFIG;
     }

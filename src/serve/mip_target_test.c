@@ -65,8 +65,8 @@ static void resolving(void **state) {
     (void)state;
     static const struct {
         const char *name;
-        enum status before, after; /* loading */
-        const char *model, *version;
+        enum status before, after;   /* loading */
+        const char *model, *version; /* of one that is refused: part of the message */
     } cases[] = {
         {"m", ST_OK, ST_OK, "m", NULL},
         {"m:7", ST_OK, ST_OK, "m", "7"},
@@ -74,10 +74,12 @@ static void resolving(void **state) {
         {"m:3:1", ST_OK, ST_OK, "m:3", "1"},
         {"m:8", ST_OK, ST_BAD_CONFIG, "m", "8"}, /* not known before they are loaded */
         {"colon:x", ST_OK, ST_OK, "colon:x", NULL},
-        {"m:x", ST_BAD_CONFIG, ST_BAD_CONFIG, NULL, NULL},
-        {"m:", ST_BAD_CONFIG, ST_BAD_CONFIG, NULL, NULL},
-        {"other", ST_BAD_CONFIG, ST_BAD_CONFIG, NULL, NULL},
-        {"other:1", ST_BAD_CONFIG, ST_BAD_CONFIG, NULL, NULL},
+        {"m:x", ST_BAD_CONFIG, ST_BAD_CONFIG, "unknown model \"m:x\"", NULL},
+        {"m:", ST_BAD_CONFIG, ST_BAD_CONFIG, "unknown model \"m:\"", NULL},
+        {"colonx", ST_BAD_CONFIG, ST_BAD_CONFIG, "; did you mean \"colon:x\"?", NULL},
+        {"colonx:1", ST_BAD_CONFIG, ST_BAD_CONFIG, "\"colonx\"; did you mean", NULL},
+        {"other", ST_BAD_CONFIG, ST_BAD_CONFIG, "unknown model \"other\"", NULL},
+        {"other:1", ST_BAD_CONFIG, ST_BAD_CONFIG, "unknown model \"other\"", NULL},
     };
     const sluice_backend *builtin[] = {&rig_backend};
     struct test_dir dir;
@@ -101,6 +103,8 @@ static void resolving(void **state) {
             if (st == ST_OK) {
                 assert_true(str_is(target.model, cases[i].model));
                 assert_true(str_eq(target.version, str_of(cases[i].version)));
+            } else {
+                assert_non_null(strstr(err.text, cases[i].model));
             }
         }
         if (!loaded) {
