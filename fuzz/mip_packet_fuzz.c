@@ -6,19 +6,9 @@
 
 #include "tensor/bytes.h"
 #include "wire/mip_item.h"
-#include "wire/v2_fixture.h"
+#include "wire/v2_fuzz_fixture.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static const struct v2_limits wide = {
-    .max_json_bytes = 1 << 26, .max_json_depth = 1000, .max_elements = 1 << 26};
-
-static void check(bool holds, const struct error *err) {
-    if (!holds) {
-        fprintf(stderr, "%s\n", err->text);
-        __builtin_trap();
-    }
-}
 
 /* ---- packets --------------------------------------------------------------------------------- */
 

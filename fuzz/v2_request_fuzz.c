@@ -1,23 +1,10 @@
 /* Requests: JSON, a NUL, tensor bytes. What decodes is encoded in every form and decoded again, and
  * must mean the same; what a model would take is aligned and answered. */
-#include <stdio.h>
-#include <stdlib.h>
-
-#include "wire/v2_fixture.h"
+#include "wire/v2_fuzz_fixture.h"
 #include "wire/v2_request_encode.h"
 #include "wire/v2_response.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static const struct v2_limits wide = {
-    .max_json_bytes = 1 << 26, .max_json_depth = 1000, .max_elements = 1 << 26};
-
-static void check(bool holds, const struct error *err) {
-    if (!holds) {
-        fprintf(stderr, "%s\n", err->text);
-        __builtin_trap();
-    }
-}
 
 static bool sizes_fit(const struct infer_request *infer) {
     for (size_t i = 0; i < infer->n_inputs; i++) {
@@ -117,13 +104,8 @@ static void serve(struct arena *arena, struct v2_request *request) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct arena *arena = arena_new(NULL, 0);
-    const uint8_t *nul = size > 0 ? memchr(data, 0, size) : NULL;
-    size_t json_bytes = nul ? (size_t)(nul - data) : size;
-    /* A copy without the NUL, so that the sanitizer sees both ends. */
-    size_t n_bytes = size - (nul != NULL);
-    char *body = malloc(n_bytes + (n_bytes == 0));
-    memcpy(body, data, json_bytes);
-    memcpy(body + json_bytes, data + size - (n_bytes - json_bytes), n_bytes - json_bytes);
+    size_t json_bytes, n_bytes;
+    char *body = body_of(data, size, &json_bytes, &n_bytes);
     struct v2_request request;
     struct error err = {0};
     if (v2_request_decode(arena, str_make(body, n_bytes), json_bytes, &fixture_limits, &request,

@@ -1,22 +1,9 @@
 /* Answers as a client reads them: JSON, a NUL, tensor bytes. What decodes is encoded by the
  * server's half and decoded again, and must mean the same. */
-#include <stdio.h>
-#include <stdlib.h>
-
-#include "wire/v2_fixture.h"
+#include "wire/v2_fuzz_fixture.h"
 #include "wire/v2_response.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static const struct v2_limits wide = {
-    .max_json_bytes = 1 << 26, .max_json_depth = 1000, .max_elements = 1 << 26};
-
-static void check(bool holds, const struct error *err) {
-    if (!holds) {
-        fprintf(stderr, "%s\n", err->text);
-        __builtin_trap();
-    }
-}
 
 static void encode_again(struct arena *arena, const struct v2_answer *answer) {
     struct model_spec model = {.name = answer->model_name, .version_text = answer->model_version};
@@ -40,12 +27,8 @@ static void encode_again(struct arena *arena, const struct v2_answer *answer) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct arena *arena = arena_new(NULL, 0);
-    const uint8_t *nul = size > 0 ? memchr(data, 0, size) : NULL;
-    size_t json_bytes = nul ? (size_t)(nul - data) : size;
-    size_t n_bytes = size - (nul != NULL);
-    char *body = malloc(n_bytes + (n_bytes == 0));
-    memcpy(body, data, json_bytes);
-    memcpy(body + json_bytes, data + size - (n_bytes - json_bytes), n_bytes - json_bytes);
+    size_t json_bytes, n_bytes;
+    char *body = body_of(data, size, &json_bytes, &n_bytes);
     struct v2_answer answer;
     struct error err = {0};
     if (v2_response_decode(arena, str_make(body, n_bytes), json_bytes, &fixture_limits, &answer,
