@@ -6,21 +6,8 @@
 
 #include <cmocka.h>
 
+#include "base/arena_fixture.h"
 #include "wire/ext_proc_client.h"
-
-static struct arena *arena;
-
-static int setup(void **state) {
-    (void)state;
-    arena = arena_new(NULL, 0);
-    return arena ? 0 : -1;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
 
 static const struct str HINT = {"envoy.lb.subset_hint", 20};
 

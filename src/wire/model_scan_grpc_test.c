@@ -7,22 +7,9 @@
 
 #include <cmocka.h>
 
+#include "base/arena_fixture.h"
 #include "wire/model_scan_grpc.h"
 #include "wire/pb.h"
-
-static struct arena *arena;
-
-static int setup(void **state) {
-    (void)state;
-    arena = arena_new(NULL, 0);
-    return arena ? 0 : -1;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
 
 /* Feeds `body` in parts that end at these places, each in memory of its own. */
 static void scan_parts(struct str body, bool prefixed, const size_t *cuts, size_t n_cuts,

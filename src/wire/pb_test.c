@@ -8,19 +8,7 @@
 
 #include <cmocka.h>
 
-static struct arena *arena;
-
-static int setup(void **state) {
-    (void)state;
-    arena = arena_new(NULL, 0);
-    return arena ? 0 : -1;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
+#include "base/arena_fixture.h"
 
 static struct str write_all(void) {
     static const int64_t dims[] = {1, -1, 300, INT64_MIN};

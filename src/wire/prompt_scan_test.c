@@ -6,24 +6,11 @@
 
 #include <cmocka.h>
 
+#include "base/arena_fixture.h"
 #include "base/dice.h"
 #include "wire/prompt_scan.h"
 
 enum { ROOM = 4096 };
-
-static struct arena *arena;
-
-static int setup(void **state) {
-    (void)state;
-    arena = arena_new(NULL, 0);
-    return arena ? 0 : -1;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
 
 /* In two parts, of memory of their own. */
 static void scan_cut(struct str text, size_t cut, size_t room, struct prompt_scan *out) {

@@ -8,21 +8,10 @@
 
 #include <cmocka.h>
 
+#include "base/arena_fixture.h"
+
 /* What was found, in words: "name{labels} value@time;". */
-static struct arena *arena;
 static struct buf found_text;
-
-static int setup(void **state) {
-    (void)state;
-    arena = arena_new(NULL, 0);
-    return arena ? 0 : -1;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
 
 static void found(void *user, const struct series *series) {
     (void)user;

@@ -5,25 +5,13 @@
 
 #include <cmocka.h>
 
+#include "base/arena_fixture.h"
 #include "wire/pb.h"
 #include "wire/v2_grpc.h"
 #include "wire/v2_grpc_fixture.h"
 
-static struct arena *arena;
 static struct v2_grpc_request request;
 static struct error err;
-
-static int setup(void **state) {
-    (void)state;
-    arena = arena_new(NULL, 0);
-    return arena ? 0 : -1;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
 
 static enum status decode(struct str message) {
     static const struct v2_limits limits = {.max_elements = 1000};

@@ -6,24 +6,12 @@
 
 #include <cmocka.h>
 
+#include "base/arena_fixture.h"
 #include "wire/pb.h"
 #include "wire/v2_grpc.h"
 #include "wire/v2_grpc_fixture.h"
 
-static struct arena *arena;
 static struct error err;
-
-static int setup(void **state) {
-    (void)state;
-    arena = arena_new(NULL, 0);
-    return arena ? 0 : -1;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
 
 static const float VALUES[] = {1, 2};
 static const int64_t DIMS[] = {1, 2}, EMPTY_DIMS[] = {0};
