@@ -9,6 +9,7 @@
 
 #include "loop/clock.h"
 #include "net/grpc_client_session.h"
+#include "net/h2_fuzz_fixture.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -122,17 +123,9 @@ static void settle(struct world *world) {
     grpc_client_core_sweep(&world->core);
 }
 
-/* Reads what is to be written, as a socket would. */
 static void written(struct world *world) {
-    static volatile char sink;
-    const struct grpc_output *output = &world->output;
     if (world->session.flight.writing) {
-        for (size_t i = 0; i < output->n; i++) {
-            const char *bytes = output->pieces[i].data;
-            sink = bytes[0];
-            sink = bytes[output->pieces[i].n_bytes - 1];
-        }
-        (void)sink;
+        touch(&world->output);
         grpc_client_session_written(&world->session);
         settle(world);
     }
@@ -187,32 +180,10 @@ static void close_world(struct world *world) {
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-static uint8_t take(struct world *world) {
-    if (world->input.len == 0) {
-        return 0;
-    }
-    uint8_t byte = (uint8_t)*world->input.ptr;
-    world->input = str_make(world->input.ptr + 1, world->input.len - 1);
-    return byte;
-}
-
-static struct str take_bytes(struct world *world, size_t n) {
-    n = n < world->input.len ? n : world->input.len;
-    struct str bytes = str_make(world->input.ptr, n);
-    world->input = str_make(world->input.ptr + n, world->input.len - n);
-    return bytes;
-}
-
 static void frame(struct world *world, uint8_t type, uint8_t flags, uint32_t id, struct str body) {
-    char bytes[9 + 30000];
-    const uint8_t head[9] = {
-        (uint8_t)(body.len >> 16), (uint8_t)(body.len >> 8), (uint8_t)body.len,  type,       flags,
-        (uint8_t)(id >> 24),       (uint8_t)(id >> 16),      (uint8_t)(id >> 8), (uint8_t)id};
-    memcpy(bytes, head, sizeof(head));
-    if (body.len > 0) {
-        memcpy(bytes + sizeof(head), body.ptr, body.len);
-    }
-    feed(world, bytes, sizeof(head) + body.len);
+    char bytes[FRAME_BYTES];
+    struct str frame = frame_print(bytes, type, flags, id, body);
+    feed(world, frame.ptr, frame.len);
 }
 
 /* Heads and trailers that mean something. */
@@ -230,15 +201,6 @@ static void say_head(struct world *world, uint32_t id, uint8_t how) {
     frame(world, NGHTTP2_HEADERS,
           (uint8_t)(NGHTTP2_FLAG_END_HEADERS | (how & 128 ? NGHTTP2_FLAG_END_STREAM : 0)), id,
           BLOCKS[how % 8]);
-}
-
-/* A message that is what it says. */
-static void say_message(struct world *world, uint32_t id, uint8_t how) {
-    static char bytes[5 + 20000];
-    size_t n = how & 64 ? 20000 : how & 63;
-    bytes[3] = (char)(n >> 8);
-    bytes[4] = (char)n;
-    frame(world, NGHTTP2_DATA, how & 128 ? NGHTTP2_FLAG_END_STREAM : 0, id, str_make(bytes, 5 + n));
 }
 
 static void act(struct world *world, uint8_t op, struct ask *ask, uint8_t arg) {
@@ -270,17 +232,18 @@ static void act(struct world *world, uint8_t op, struct ask *ask, uint8_t arg) {
 }
 
 static void operate(struct world *world) {
-    uint8_t op = take(world) % 16, arg = take(world), which = take(world);
+    uint8_t op = take(&world->input) % 16, arg = take(&world->input), which = take(&world->input);
     uint32_t id = 1 + 2 * (uint32_t)(which % 32);
     switch (op) {
     case 5:
         say_head(world, id, arg);
         break;
     case 6:
-        say_message(world, id, arg);
+        frame(world, NGHTTP2_DATA, arg & 128 ? NGHTTP2_FLAG_END_STREAM : 0, id, message_of(arg));
         break;
     case 7:
-        frame(world, NGHTTP2_DATA, arg & NGHTTP2_FLAG_END_STREAM, id, take_bytes(world, arg / 2));
+        frame(world, NGHTTP2_DATA, arg & NGHTTP2_FLAG_END_STREAM, id,
+              take_bytes(&world->input, arg / 2));
         break;
     case 8:
         frame(world, NGHTTP2_RST_STREAM, 0, id, str_make((const char[]){0, 0, 0, (char)arg}, 4));
@@ -290,7 +253,8 @@ static void operate(struct world *world) {
               str_make((const char[]){0, 0, (char)(arg / 2), 1}, 4));
         break;
     case 10:
-        frame(world, take(world) % 12, arg, arg & 2 ? id : 0, take_bytes(world, take(world)));
+        frame(world, take(&world->input) % 12, arg, arg & 2 ? id : 0,
+              take_bytes(&world->input, take(&world->input)));
         break;
     case 11:
         turn(world, arg % 4);
@@ -328,7 +292,7 @@ static void run_bytes(struct world *world, uint8_t how) {
     }
     turn(world, 10);
     while (world->input.len > 0) {
-        struct str bytes = take_bytes(world, piece);
+        struct str bytes = take_bytes(&world->input, piece);
         feed(world, bytes.ptr, bytes.len);
         turn(world, how & 32 ? 0 : 4);
     }

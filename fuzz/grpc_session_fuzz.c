@@ -9,6 +9,7 @@
 
 #include "loop/clock.h"
 #include "net/grpc_session.h"
+#include "net/h2_fuzz_fixture.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -217,17 +218,6 @@ static void settle(struct world *world) {
     grpc_core_sweep(&world->core);
 }
 
-/* Reads what is to be written, as a socket would. */
-static void touch(const struct grpc_output *output) {
-    static volatile char sink;
-    for (size_t i = 0; i < output->n; i++) {
-        const char *bytes = output->pieces[i].data;
-        sink = bytes[0];
-        sink = bytes[output->pieces[i].n_bytes - 1];
-    }
-    (void)sink;
-}
-
 static void written(struct world *world) {
     if (world->session.flight.writing) {
         touch(&world->output);
@@ -293,33 +283,10 @@ static void close_world(struct world *world) {
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-static uint8_t take(struct world *world) {
-    if (world->input.len == 0) {
-        return 0;
-    }
-    uint8_t byte = (uint8_t)*world->input.ptr;
-    world->input = str_make(world->input.ptr + 1, world->input.len - 1);
-    return byte;
-}
-
-static struct str take_bytes(struct world *world, size_t n) {
-    n = n < world->input.len ? n : world->input.len;
-    struct str bytes = str_make(world->input.ptr, n);
-    world->input = str_make(world->input.ptr + n, world->input.len - n);
-    return bytes;
-}
-
 static void frame(struct world *world, uint8_t type, uint8_t flags, uint32_t id, struct str body) {
-    char bytes[9 + 70000];
-    size_t n = body.len < 70000 ? body.len : 70000;
-    const uint8_t head[9] = {
-        (uint8_t)(n >> 16),  (uint8_t)(n >> 8),   (uint8_t)n,         type,       flags,
-        (uint8_t)(id >> 24), (uint8_t)(id >> 16), (uint8_t)(id >> 8), (uint8_t)id};
-    memcpy(bytes, head, sizeof(head));
-    if (n > 0) {
-        memcpy(bytes + sizeof(head), body.ptr, n);
-    }
-    feed(world, bytes, sizeof(head) + n);
+    char bytes[FRAME_BYTES];
+    struct str frame = frame_print(bytes, type, flags, id, body);
+    feed(world, frame.ptr, frame.len);
 }
 
 /* A call's head, perhaps with fields of the input's. */
@@ -338,27 +305,19 @@ static void begin_call(struct world *world, uint32_t id, uint8_t how) {
           str_make(block, n));
 }
 
-/* A message that is what it says. */
-static void message(struct world *world, uint32_t id, uint8_t how) {
-    static char bytes[5 + 20000];
-    size_t n = how & 64 ? 20000 : how & 63;
-    bytes[3] = (char)(n >> 8);
-    bytes[4] = (char)n;
-    frame(world, NGHTTP2_DATA, how & 128 ? NGHTTP2_FLAG_END_STREAM : 0, id, str_make(bytes, 5 + n));
-}
-
 static void operate(struct world *world) {
-    uint8_t op = take(world), arg = take(world);
-    uint32_t id = 1 + 2 * (uint32_t)(take(world) % 32);
+    uint8_t op = take(&world->input), arg = take(&world->input);
+    uint32_t id = 1 + 2 * (uint32_t)(take(&world->input) % 32);
     switch (op % 13) {
     case 0:
         begin_call(world, id, arg);
         break;
     case 1:
-        message(world, id, arg);
+        frame(world, NGHTTP2_DATA, arg & 128 ? NGHTTP2_FLAG_END_STREAM : 0, id, message_of(arg));
         break;
     case 2:
-        frame(world, NGHTTP2_DATA, arg & NGHTTP2_FLAG_END_STREAM, id, take_bytes(world, arg / 2));
+        frame(world, NGHTTP2_DATA, arg & NGHTTP2_FLAG_END_STREAM, id,
+              take_bytes(&world->input, arg / 2));
         break;
     case 3:
         frame(world, NGHTTP2_RST_STREAM, 0, id, STR("\0\0\0\x8"));
@@ -368,7 +327,8 @@ static void operate(struct world *world) {
               str_make((const char[]){0, 0, (char)(arg / 2), 1}, 4));
         break;
     case 5:
-        frame(world, take(world) % 12, arg, arg & 2 ? id : 0, take_bytes(world, take(world)));
+        frame(world, take(&world->input) % 12, arg, arg & 2 ? id : 0,
+              take_bytes(&world->input, take(&world->input)));
         break;
     case 6:
         turn(world, arg % 4);
@@ -409,7 +369,7 @@ static void operate(struct world *world) {
 static void run_bytes(struct world *world, uint8_t how) {
     size_t piece = how & 8 ? 1 : how & 16 ? 100 : SIZE_MAX;
     while (world->input.len > 0) {
-        struct str bytes = take_bytes(world, piece);
+        struct str bytes = take_bytes(&world->input, piece);
         feed(world, bytes.ptr, bytes.len);
         turn(world, how & 32 ? 0 : 4);
     }
