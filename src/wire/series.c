@@ -2,6 +2,7 @@
  * a line. */
 #include "wire/series.h"
 
+#include <assert.h>
 #include <math.h>
 
 #include "base/num.h"
@@ -193,14 +194,26 @@ static bool is_wanted(const struct series_reader *reader, struct str name) {
     return false;
 }
 
-/* Takes a wanted name from the front of a line. Most lines are passed over by a look at where each
- * of the names would end. */
+/* The names that a line may begin with, a bit each: of all lines of a page hardly any is left. */
+static uint32_t may_be(const struct series_reader *reader, struct str line) {
+    size_t at = reader->differ_at;
+    if (line.len < at + 2) {
+        return UINT32_MAX;
+    }
+    return reader->first[(unsigned char)line.ptr[at]] &
+           reader->second[(unsigned char)line.ptr[at + 1]];
+}
+
+/* Takes a wanted name from the front of a line. */
 static bool take_wanted(const struct series_reader *reader, struct str *line, struct str *out) {
-    for (size_t i = 0; i < reader->n_names; i++) {
+    uint32_t left = may_be(reader, *line);
+    for (size_t i = 0; left != 0 && i < reader->n_names; i++, left >>= 1) {
         struct str name = reader->names[i];
-        bool ends =
-            line->len == name.len || (line->len > name.len && !is_name_char(line->ptr[name.len]));
-        if (ends && name.len > 0 && memcmp(line->ptr, name.ptr, name.len) == 0) {
+        if (!(left & 1) || name.len == 0 || line->len < name.len) {
+            continue;
+        }
+        bool ends = line->len == name.len || !is_name_char(line->ptr[name.len]);
+        if (ends && memcmp(line->ptr, name.ptr, name.len) == 0) {
             *out = str_make(line->ptr, name.len);
             *line = str_make(line->ptr + name.len, line->len - name.len);
             return true;
@@ -228,7 +241,47 @@ static void take_line(struct series_reader *reader, struct str line) {
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
+/* Behind what all names have in common, but before the end of the shortest. */
+static size_t find_difference(const struct series_reader *reader) {
+    struct str first = reader->n_names > 0 ? reader->names[0] : STR("");
+    size_t n = first.len, shortest = first.len;
+    for (size_t i = 1; i < reader->n_names; i++) {
+        struct str name = reader->names[i];
+        shortest = name.len < shortest ? name.len : shortest;
+        n = n < shortest ? n : shortest;
+        while (memcmp(name.ptr, first.ptr, n) != 0) {
+            n--;
+        }
+    }
+    return n + 2 <= shortest ? n : shortest >= 2 ? shortest - 2 : 0;
+}
+
+/* A name that ends before `at` says nothing about what is there. */
+static void allow(uint32_t table[UINT8_MAX + 1], struct str name, size_t at, uint32_t bit) {
+    if (at < name.len) {
+        table[(unsigned char)name.ptr[at]] |= bit;
+        return;
+    }
+    for (size_t c = 0; c <= UINT8_MAX; c++) {
+        table[c] |= bit;
+    }
+}
+
+static void make_tables(struct series_reader *reader) {
+    size_t at = find_difference(reader);
+    reader->differ_at = at;
+    memset(reader->first, 0, sizeof(reader->first));
+    memset(reader->second, 0, sizeof(reader->second));
+    for (size_t i = 0; i < reader->n_names; i++) {
+        uint32_t bit = UINT32_C(1) << i;
+        allow(reader->first, reader->names[i], at, bit);
+        allow(reader->second, reader->names[i], at + 1, bit);
+    }
+}
+
 void series_read_begin(struct series_reader *reader) {
+    assert(reader->n_names <= SERIES_MOST_NAMES);
+    make_tables(reader);
     reader->n_bytes = reader->n_lines = reader->n_malformed = reader->n_too_long = 0;
     reader->n_line = 0;
     reader->skipping = false;

@@ -36,18 +36,22 @@ bool series_label_print(const struct series *series, struct str name, struct buf
 /* Is a label there with this value (given unescaped)? */
 bool series_label_is(const struct series *series, struct str name, struct str value);
 
-enum { SERIES_LINE_BYTES = 16384 };
+enum { SERIES_LINE_BYTES = 16384, SERIES_MOST_NAMES = 32 };
 
 struct series_reader {
     /* The caller's: */
     const struct str *names; /* of wanted series */
-    size_t n_names;
+    size_t n_names;          /* at most SERIES_MOST_NAMES */
     void (*found)(void *user, const struct series *series);
     void *user;
     /* What came of it: */
     uint64_t n_bytes, n_lines;
     uint64_t n_malformed; /* of wanted names, lines that could not be read */
     uint64_t n_too_long;  /* the same, lines that did not fit */
+    /* Which names have this character, a bit each, where the first of them differ, and behind that;
+     * a name that is shorter has every character there. */
+    size_t differ_at;
+    uint32_t first[UINT8_MAX + 1], second[UINT8_MAX + 1];
     /* How far it is: */
     size_t n_line;
     bool skipping; /* the rest of this line is not wanted */

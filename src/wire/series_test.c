@@ -174,11 +174,50 @@ static void test_labels(void **state) {
     assert_false(series_label_print(&series, STR("none"), &value));
 }
 
+static void count_found(void *user, const struct series *series) {
+    (void)series;
+    ++*(unsigned *)user;
+}
+
+/* Names with everything, little or nothing in common, and lines that are nearly one of them. */
+static void test_names(void **state) {
+    static const struct {
+        struct str names[4];
+        const char *page;
+        unsigned n_found;
+    } cases[] = {
+        {{STR("vllm:a_b"), STR("vllm:a_c")}, "vllm:a_b 1\nvllm:a_c 1\nvllm:a_d 1\nvllm:a 1\n", 2},
+        {{STR("a"), STR("b")}, "a 1\nb 1\nc 1\nab 1\na{} 1\n", 3},
+        {{STR("a"), STR("ab"), STR("abc")}, "a 1\nab 1\nabc 1\nabcd 1\nb 1\n", 3},
+        {{STR("only")}, "only 1\nonl 1\nonly_ 1\nonl\n", 1},
+        {{STR("")}, " 1\n{} 1\na 1\n\n", 0},
+        {{STR("same"), STR("same")}, "same 1\n", 1},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct series_reader *reader = calloc(1, sizeof(*reader));
+        unsigned n = 0;
+        assert_non_null(reader);
+        reader->names = cases[i].names;
+        while (reader->n_names < 4 && cases[i].names[reader->n_names].ptr) {
+            reader->n_names++;
+        }
+        reader->found = count_found;
+        reader->user = &n;
+        series_read_begin(reader);
+        series_read_feed(reader, str_of(cases[i].page));
+        series_read_end(reader);
+        assert_int_equal(n, cases[i].n_found);
+        free(reader);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_page),       cmocka_unit_test(test_cut_anywhere),
         cmocka_unit_test(test_nan),        cmocka_unit_test(test_malformed),
         cmocka_unit_test(test_long_lines), cmocka_unit_test(test_labels),
+        cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
