@@ -84,6 +84,10 @@ static const struct {
      "GET https /m at port 9, every 0.2 s, in 1 s, up to 4194304 bytes; at most 500 a second; "
      "counts for 2 s\n  with the token in /run/token\n"
      "  waiting           nv_inference_pending_request_count, sum\n"},
+    {"metrics: {preset: vllm, scheme: https, ca_file: /run/ca.pem}\n",
+     "counts for 2 s\n  certificates are verified by /run/ca.pem\n"},
+    {"metrics: {preset: vllm, scheme: https, insecure_skip_verify: true}\n",
+     "counts for 2 s\n  certificates are not verified\n"},
     {"metrics: {preset: vllm, rules: {kv_cache: {series: 'x:y', factor: 0.01}}}\n",
      "vllm:cache_config_info, its label num_gpu_blocks, sum\n"
      "  adapters          vllm:lora_requests_info, newest\n"
@@ -331,6 +335,10 @@ static const struct {
      "1: metrics.path: expected a path of visible ASCII that begins with /, got \"metrics\""},
     {"metrics: {preset: vllm, scheme: ftp}\n",
      "1: metrics.scheme: expected http or https, got \"ftp\""},
+    {"metrics: {preset: vllm, ca_file: a}\n",
+     "1: metrics.ca_file: expected `scheme: https` with it"},
+    {"metrics: {preset: vllm, insecure_skip_verify: true}\n",
+     "1: metrics.insecure_skip_verify: expected `scheme: https` with it"},
     {"metrics: {rules: {queued: x}}\n", "1: unknown field \"metrics.rules.queued\""},
     {"metrics: {rules: {waiting: 'a b'}}\n",
      "1: metrics.rules.waiting: expected a name of letters, digits and _ and :, got \"a b\""},

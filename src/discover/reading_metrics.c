@@ -135,6 +135,22 @@ static enum status read_preset(const struct doc_node *node, struct scrape_plan *
     return st;
 }
 
+static enum status read_tls(struct reading *reading, const struct doc_node *node,
+                            struct scrape_plan *plan, struct error *err) {
+    struct doc_node ca = doc_get(node, "ca_file"), skip = doc_get(node, "insecure_skip_verify");
+    enum status st = doc_read_bool(&skip, &plan->trusts_anybody, err);
+    if (st == ST_OK && ca.val) {
+        st = reading_name(reading, &ca, &plan->ca_file, err);
+    }
+    if (st != ST_OK || plan->https) {
+        return st;
+    }
+    if (ca.val || plan->trusts_anybody) {
+        return doc_error(ca.val ? &ca : &skip, err, "expected `scheme: https` with it");
+    }
+    return ST_OK;
+}
+
 static enum status read_place(struct reading *reading, const struct doc_node *node,
                               struct scrape_plan *plan, struct error *err) {
     static const char *const schemes[] = {"http", "https", NULL};
@@ -152,6 +168,9 @@ static enum status read_place(struct reading *reading, const struct doc_node *no
     if (st == ST_OK && plan->source.path.len > MOST_PATH_BYTES) {
         return doc_error(&path, err, "expected at most %d bytes, got %zu", MOST_PATH_BYTES,
                          plan->source.path.len);
+    }
+    if (st == ST_OK) {
+        st = read_tls(reading, node, plan, err);
     }
     return st == ST_OK && token.val ? reading_name(reading, &token, &plan->token_file, err) : st;
 }
@@ -238,7 +257,8 @@ static enum status read_plan(struct reading *reading, const struct doc_node *nod
     static const char *const names[] = {
         "preset",     "rules",           "port",           "path",       "scheme",
         "interval",   "timeout",         "max_age",        "token_file", "preset_label",
-        "port_label", "most_per_second", "max_page_bytes", NULL};
+        "port_label", "most_per_second", "max_page_bytes", "ca_file",    "insecure_skip_verify",
+        NULL};
     struct doc_node preset = doc_get(node, "preset"), rules = doc_get(node, "rules");
     enum status st = doc_expect_object(node, err);
     if (st == ST_OK) {

@@ -221,6 +221,11 @@ static void print_labels(const struct scrape_plan *plan, struct buf *out) {
         buf_printf(out, "  of an endpoint with the label %.*s: at that port\n",
                    STR_ARG(plan->port_label));
     }
+    if (plan->trusts_anybody) {
+        buf_printf(out, "  certificates are not verified\n");
+    } else if (plan->ca_file.len > 0) {
+        buf_printf(out, "  certificates are verified by %.*s\n", STR_ARG(plan->ca_file));
+    }
     if (plan->token_file.len > 0) {
         buf_printf(out, "  with the token in %.*s\n", STR_ARG(plan->token_file));
     }

@@ -84,6 +84,9 @@ struct scrape_plan {
     struct scrape_source *presets; /* of all presets; NULL without preset_label */
     struct str port_label;         /* an endpoint's label with its port; empty: none has */
     bool https;
+    struct str ca_file;  /* with https: whom to trust, NUL-terminated; empty: whom the system
+                            does */
+    bool trusts_anybody; /* with https: certificates are not verified */
     uint64_t interval_ns, timeout_ns;
     uint64_t max_age_ns; /* at least; longer where endpoints are asked less often */
     uint32_t most_per_second;

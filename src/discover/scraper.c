@@ -203,7 +203,11 @@ static void ask(struct target *target, struct room *room) {
     char url[URL_BYTES];
     struct error err;
     print_url(target, url);
+    const struct scrape_plan *plan = scraper->plan;
+    struct http_fetch_tls tls = {.ca = plan->ca_file.len > 0 ? plan->ca_file.ptr : NULL,
+                                 .insecure = plan->trusts_anybody};
     struct http_fetch_ask ask = {
+        .tls = plan->https ? &tls : NULL,
         .url = url,
         .timeout_ns = scraper->plan->timeout_ns,
         .max_body_bytes = scraper->plan->max_page_bytes,

@@ -37,6 +37,7 @@ struct http_fetch {
     char *body;
     size_t len, cap, max_bytes;
     bool too_large, no_memory;
+    bool own_tls; /* the handle is set up for TLS that was asked for with it */
 };
 
 /* ---- fetches --------------------------------------------------------------------------------- */
@@ -287,9 +288,8 @@ void http_fetcher_free(struct http_fetcher *fetcher) {
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-/* What is the same for every fetch. */
-static void set_up(struct http_fetch *fetch) {
-    const struct http_fetch_tls *tls = &fetch->fetcher->tls;
+/* What is the same for every fetch with this TLS. Connections are kept by what they trust. */
+static void set_up(struct http_fetch *fetch, const struct http_fetch_tls *tls) {
     CURL *easy = fetch->easy;
     curl_easy_setopt(easy, CURLOPT_PRIVATE, fetch);
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
@@ -315,11 +315,18 @@ static void set_up(struct http_fetch *fetch) {
 }
 
 /* One that was used before, or a new one. */
-static struct http_fetch *fetch_new(struct http_fetcher *fetcher) {
+static struct http_fetch *fetch_new(struct http_fetcher *fetcher,
+                                    const struct http_fetch_tls *own_tls) {
+    const struct http_fetch_tls *tls = own_tls ? own_tls : &fetcher->tls;
     struct http_fetch *fetch = fetcher->idle;
     if (fetch) {
+        bool other = fetch->own_tls || own_tls;
         fetcher->idle = fetch->next;
-        *fetch = (struct http_fetch){.fetcher = fetcher, .easy = fetch->easy};
+        *fetch = (struct http_fetch){.fetcher = fetcher, .easy = fetch->easy, .own_tls = own_tls};
+        if (other) {
+            curl_easy_reset(fetch->easy);
+            set_up(fetch, tls);
+        }
         return fetch;
     }
     fetch = calloc(1, sizeof(*fetch));
@@ -328,8 +335,8 @@ static struct http_fetch *fetch_new(struct http_fetcher *fetcher) {
         free(fetch);
         return NULL;
     }
-    *fetch = (struct http_fetch){.fetcher = fetcher, .easy = easy};
-    set_up(fetch);
+    *fetch = (struct http_fetch){.fetcher = fetcher, .easy = easy, .own_tls = own_tls};
+    set_up(fetch, tls);
     return fetch;
 }
 
@@ -363,7 +370,7 @@ static bool start(struct http_fetch *fetch, const struct http_fetch_ask *ask) {
 
 enum status http_fetch_begin(struct http_fetcher *fetcher, const struct http_fetch_ask *ask,
                              struct http_fetch **out, struct error *err) {
-    struct http_fetch *fetch = fetch_new(fetcher);
+    struct http_fetch *fetch = fetch_new(fetcher, ask->tls);
     if (!fetch || !start(fetch, ask)) {
         return error_set(err, ST_NO_MEMORY, "no memory for fetching %s", ask->url);
     }

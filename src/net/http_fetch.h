@@ -41,11 +41,12 @@ typedef void http_fetch_done(void *user, const struct http_fetched *fetched);
 
 /* Read during http_fetch_begin only. */
 struct http_fetch_ask {
-    const char *url;       /* "http://10.0.0.1:8000/metrics" */
-    uint64_t timeout_ns;   /* from now to the last byte; at least 1 ms */
-    size_t max_body_bytes; /* 0: no body is wanted, and one of any size is no error */
-    const char *bearer;    /* the token that is shown; NULL: none */
-    bool once;             /* on a connection of its own, which is closed afterwards */
+    const char *url;                  /* "http://10.0.0.1:8000/metrics" */
+    uint64_t timeout_ns;              /* from now to the last byte; at least 1 ms */
+    size_t max_body_bytes;            /* 0: no body is wanted, and one of any size is no error */
+    const char *bearer;               /* the token that is shown; NULL: none */
+    const struct http_fetch_tls *tls; /* for https; NULL: the fetcher's */
+    bool once;                        /* on a connection of its own, which is closed afterwards */
     /* Gets the body as it comes, which is then not kept, and of which there may be an end too
      * early; must not cancel. NULL: it is in what `done` gets. */
     void (*piece)(void *user, struct str bytes);

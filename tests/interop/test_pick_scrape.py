@@ -2,11 +2,13 @@
 hang, redirect, break off, or never end."""
 import contextlib
 import re
+import ssl
 import time
 
 import pytest
 
 from lib import http1
+from lib.certificates import Identity
 from lib.metric_pages import MetricPages
 from lib.pick_client import Proxy
 
@@ -175,6 +177,59 @@ metrics: {{rules: {{running: {{series: work_total, rate: true}}}}, interval: 50m
             assert load_of(picker.numbers(), server)[1] in (None, 0)
             time.sleep(0.005)
         wait_load(picker, server, (None, 0, None))
+
+
+# ---- over TLS ------------------------------------------------------------------------------------
+
+def context_of(identity, folder):
+    cert, key = identity.write(str(folder))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    return context
+
+
+def test_over_tls(start, tmp_path):
+    """By an authority of one's own, by nobody, and by those that the system trusts, who don't know this one."""
+    authority = Identity("an authority", authority=True)
+    ca = tmp_path / "ca.pem"
+    ca.write_bytes(authority.cert_pem())
+    with MetricPages(PAGES["vllm"], tls=context_of(Identity("server", authority), tmp_path)) as server:
+        https = "preset: vllm, interval: 50ms, scheme: https"
+        picker = start(pool_of([server], f"{https}, ca_file: {ca}"))
+        wait_load(picker, server, (5, 4, 0.5))
+        picker.wait_until(lambda now: results(now, "ok") > 5, "more answers")
+        assert server.n_connections == 1  # kept alive
+        picker.write_pool(pool_of([server], f"{https}, max_age: 100ms, timeout: 100ms"))
+        picker.wait_until(lambda now: results(now, "broken") >= 1, "a failure")
+        wait_load(picker, server, (None, None, None))
+        picker.write_pool(pool_of([server], f"{https}, insecure_skip_verify: true"))
+        wait_load(picker, server, (5, 4, 0.5))
+        picker.write_pool(pool_of([server], f"{https}, ca_file: {tmp_path / 'absent.pem'}, max_age: 100ms, "
+                                            "timeout: 100ms"))
+        wait_load(picker, server, (None, None, None))
+        picker.write_pool(pool_of([server], f"{https}, ca_file: {ca}"))
+        wait_load(picker, server, (5, 4, 0.5))
+
+
+@pytest.mark.parametrize("wrong", ["another authority", "another host", "expired", "no TLS", "TLS"])
+def test_over_tls_that_is_wrong(start, tmp_path, wrong):
+    authority, other = (Identity(name, authority=True) for name in ("an authority", "another"))
+    ca = tmp_path / "ca.pem"
+    ca.write_bytes(authority.cert_pem())
+    identity = {"another authority": Identity("server", other),
+                "expired": Identity("server", authority, days=(-9, -2))}.get(wrong, Identity("server", authority))
+    address = "127.0.0.2:0" if wrong == "another host" else "127.0.0.1:0"
+    tls = None if wrong == "no TLS" else context_of(identity, tmp_path)
+    scheme = "" if wrong == "TLS" else f", scheme: https, ca_file: {ca}"
+    with MetricPages(PAGES["vllm"], address=address, tls=tls) as broken, \
+            MetricPages(PAGES["vllm"], tls=context_of(Identity("well", authority), tmp_path) if scheme else None) as well:
+        picker = start(pool_of([broken, well], f"preset: vllm, interval: 50ms{scheme}"))
+        wait_load(picker, well, (5, 4, 0.5))
+        how = "timeout" if wrong == "no TLS" else "broken"  # a server of HTTP waits for a head
+        numbers = picker.wait_until(lambda now: results(now, how) >= 2, "failures")
+        assert load_of(numbers, broken) == (None, None, None)
+        told = [line for line in picker.log_lines() if "does not say its load" in line.get("event", "")]
+        assert [line["endpoint"] for line in told] == [broken.address] and told[0]["reason"]
 
 
 # ---- endpoints that do not answer ----------------------------------------------------------------

@@ -11,9 +11,9 @@ import threading
 
 
 class MetricPages:
-    """`address` may fix its port ("127.0.0.1:0")."""
+    """`address` may fix its port ("127.0.0.1:0"). `tls`: a context of ssl, for https."""
 
-    def __init__(self, page="", address="127.0.0.1:0"):
+    def __init__(self, page="", address="127.0.0.1:0", tls=None):
         host, _, port = address.rpartition(":")
         self.server = Listener((host, int(port)), Asked)
         self.server.pages = self
@@ -24,6 +24,7 @@ class MetricPages:
         self.n_requests = self.n_connections = 0
         self.heads = []  # of the last requests
         self.elsewhere = "/"
+        self.tls = tls
         self.says(page)
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True)
         self.thread.start()
@@ -56,6 +57,11 @@ class Listener(socketserver.ThreadingTCPServer):
 
 
 class Asked(socketserver.StreamRequestHandler):
+    def setup(self):
+        if self.server.pages.tls:
+            self.request = self.server.pages.tls.wrap_socket(self.request, server_side=True)
+        super().setup()
+
     def handle(self):
         pages = self.server.pages
         with pages.lock:
