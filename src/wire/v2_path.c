@@ -90,7 +90,8 @@ static enum status not_found(struct str path, struct error *err) {
     return error_set(
         err, ST_NOT_FOUND,
         "no resource %s; there are /v2, /v2/health/live, /v2/health/ready, /v2/load, "
-        "/v2/models/stats and /v2/models/MODEL[/versions/VERSION][/ready|/infer|/stats]",
+        "/v2/models/stats, /v2/models/MODEL[/versions/VERSION][/ready|/config|/infer|/stats], "
+        "/v2/repository/index and /v2/repository/models/MODEL/load|unload",
         tensor_name_print(path, text));
 }
 
@@ -119,7 +120,42 @@ static enum v2_resource verb_resource(struct str verb) {
     if (str_is(verb, "stats")) {
         return V2_STATISTICS;
     }
+    if (str_is(verb, "config")) {
+        return V2_MODEL_CONFIG;
+    }
     return str_is(verb, "ready") ? V2_MODEL_READY : V2_OTHER;
+}
+
+/* index, models/MODEL/load, models/MODEL/unload: what is behind the repository's name. */
+static enum status repository_parse(struct arena *arena, struct str rest, struct v2_path *out,
+                                    struct error *err) {
+    if (str_is(rest, "index")) {
+        out->resource = V2_REPOSITORY_INDEX;
+        return ST_OK;
+    }
+    struct str models = str_cut(&rest, '/'), model = str_cut(&rest, '/');
+    struct str verb = str_cut(&rest, '/');
+    bool load = str_is(verb, "load"), unload = str_is(verb, "unload");
+    if (!str_is(models, "models") || rest.ptr || (!load && !unload)) {
+        return ST_OK;
+    }
+    enum status status = read_name(arena, model, "model", &out->model, err);
+    if (status == ST_OK) {
+        out->resource = load ? V2_REPOSITORY_LOAD : V2_REPOSITORY_UNLOAD;
+    }
+    return status == ST_NOT_FOUND ? (err->status = ST_BAD_REQUEST) : status;
+}
+
+/* The rest of /v2/repository/: without the name of a repository, or behind it. */
+static enum status repository_path(struct arena *arena, struct str path, struct str rest,
+                                   struct v2_path *out, struct error *err) {
+    struct str named = rest;
+    enum status status = repository_parse(arena, rest, out, err);
+    if (status == ST_OK && out->resource == V2_OTHER) {
+        out->repository = str_cut(&named, '/');
+        status = named.ptr ? repository_parse(arena, named, out, err) : ST_OK;
+    }
+    return status == ST_OK && out->resource == V2_OTHER ? not_found(path, err) : status;
 }
 
 enum status v2_path_parse(struct arena *arena, struct str path, struct v2_path *out,
@@ -131,7 +167,11 @@ enum status v2_path_parse(struct arena *arena, struct str path, struct v2_path *
             return ST_OK;
         }
     }
-    struct str models = STR("/v2/models/");
+    struct str models = STR("/v2/models/"), repository = STR("/v2/repository/");
+    if (str_starts(path, repository)) {
+        struct str behind = str_make(path.ptr + repository.len, path.len - repository.len);
+        return repository_path(arena, path, behind, out, err);
+    }
     if (!str_starts(path, models)) {
         return not_found(path, err);
     }

@@ -8,25 +8,31 @@
 #include "base/str.h"
 
 enum v2_resource {
-    V2_SERVER,      /* /v2, /v2/ */
-    V2_LIVE,        /* /v2/health/live */
-    V2_READY,       /* /v2/health/ready */
-    V2_MODEL,       /* /v2/models/M[/versions/V] */
-    V2_MODEL_READY, /* …/ready */
-    V2_MODEL_INFER, /* …/infer */
-    V2_STATISTICS,  /* /v2/models/stats, /v2/models/M[/versions/V]/stats */
-    V2_LOAD,        /* /v2/load */
-    V2_OTHER,       /* none of these */
+    V2_SERVER,            /* /v2, /v2/ */
+    V2_LIVE,              /* /v2/health/live */
+    V2_READY,             /* /v2/health/ready */
+    V2_MODEL,             /* /v2/models/M[/versions/V] */
+    V2_MODEL_READY,       /* …/ready */
+    V2_MODEL_INFER,       /* …/infer */
+    V2_STATISTICS,        /* /v2/models/stats, /v2/models/M[/versions/V]/stats */
+    V2_LOAD,              /* /v2/load */
+    V2_MODEL_CONFIG,      /* …/config */
+    V2_REPOSITORY_INDEX,  /* /v2/repository[/R]/index */
+    V2_REPOSITORY_LOAD,   /* /v2/repository[/R]/models/M/load */
+    V2_REPOSITORY_UNLOAD, /* …/unload */
+    V2_OTHER,             /* none of these */
 };
 
 struct v2_path {
     enum v2_resource resource;
-    struct str model;   /* decoded; empty where there is none */
-    struct str version; /* decoded, as text; ptr NULL where there is none */
+    struct str model;      /* decoded; empty where there is none */
+    struct str version;    /* decoded, as text; ptr NULL where there is none */
+    struct str repository; /* R, still encoded; ptr NULL where there is none */
 };
 
 /* `path` is without the query, still encoded. Returns: ST_NOT_FOUND with a sentence for V2_OTHER,
- * and for a name that is refused (no such thing can exist); ST_BAD_REQUEST for a malformed escape.
+ * and for a name that is refused (no such thing can exist; of a model to be loaded or unloaded
+ * ST_BAD_REQUEST, as the reference server has it); ST_BAD_REQUEST for a malformed escape.
  * Owns: the names are views of `path`, or in `arena` where they had escapes. Clause: OIP, the paths
  * of its HTTP calls. */
 enum status v2_path_parse(struct arena *arena, struct str path, struct v2_path *out,
