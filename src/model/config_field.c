@@ -38,6 +38,17 @@ static void warn(const struct doc_node *node, const char *why) {
     log_event(LOG_WARNING, "configuration", LOG_TEXT_OF("text", where.text));
 }
 
+/* Is it what a field that is left out has? A configuration that was printed in full has all of
+ * them. */
+static bool is_default(const struct doc_node *node, enum treatment treatment) {
+    yyjson_val *val = node->val;
+    return yyjson_is_null(val) || yyjson_is_false(val) || yyjson_equals_str(val, "") ||
+           yyjson_equals_str(val, "FORMAT_NONE") ||
+           (yyjson_is_num(val) && yyjson_get_num(val) == 0) ||
+           (yyjson_is_arr(val) && yyjson_arr_size(val) == 0) ||
+           (treatment == TUNES && yyjson_is_obj(val) && yyjson_obj_size(val) == 0);
+}
+
 static enum status check_inner(const struct doc_node *node, enum config_message message,
                                struct error *err) {
     for (size_t i = 0; i < doc_count(node); i++) {
@@ -54,6 +65,9 @@ static enum status treat(const struct doc_node *node, const struct field *field,
                          struct error *err) {
     bool refused = false;
     enum status st = ST_OK;
+    if (field->treatment != READ && is_default(node, field->treatment)) {
+        return ST_OK;
+    }
     switch (field->treatment) {
     case READ:
         return field->holds == CONFIG_NONE ? ST_OK : check_inner(node, field->holds, err);

@@ -12,7 +12,10 @@
 #include "base/doc.h"
 #include "base/log.h"
 #include "base/num.h"
+#include "model/fingerprint.h"
 #include "model/model.h"
+#include "model/override.h"
+#include "wire/model_config_json.h"
 
 static bool exists(const char *path) {
     struct stat info;
@@ -58,21 +61,30 @@ static bool is_directory_name(const struct model *model, struct str name) {
     return same;
 }
 
-static enum status read_config(struct arena *arena, struct model *model, struct error *err) {
-    struct doc *doc = NULL;
-    struct str path = arena_printf(arena, "%s/config.pbtxt", model->directory.ptr);
+/* Returns: ST_OK with *doc NULL where there is none. */
+static enum status open_config(struct model *model, struct doc **doc, struct error *err) {
+    *doc = NULL;
+    if (model->override_config.ptr) {
+        struct str text;
+        enum status st =
+            model_config_json_rewrite(model->arena, model->override_config, &text, err);
+        return st == ST_OK ? doc_parse(DOC_JSON, "the configuration given", text, doc, err) : st;
+    }
+    struct str path = arena_printf(model->arena, "%s/config.pbtxt", model->directory.ptr);
     if (!path.ptr) {
         return error_set(err, ST_NO_MEMORY, "out of memory for the model's configuration");
     }
-    if (!exists(path.ptr)) {
-        return ST_OK;
-    }
-    model->has_config = true;
-    enum status st = doc_load(DOC_PBTXT, path.ptr, &doc, err);
-    if (st != ST_OK) {
+    return exists(path.ptr) ? doc_load(DOC_PBTXT, path.ptr, doc, err) : ST_OK;
+}
+
+static enum status read_config(struct model *model, struct error *err) {
+    struct doc *doc;
+    enum status st = open_config(model, &doc, err);
+    if (st != ST_OK || !doc) {
         return st;
     }
-    st = model_config_read(arena, doc, &model->config, err);
+    model->has_config = true;
+    st = model_config_read(model->arena, doc, &model->config, err);
     struct str name = model->config.name;
     if (st == ST_OK && name.len > 0 && !str_eq(name, model->name) &&
         !is_directory_name(model, name)) {
@@ -210,35 +222,67 @@ static enum status merge_params(struct arena *arena, struct model *model, struct
         struct model_config_param param = {given->name, given->value, true};
         st = model_config_set_param(arena, &model->config, &param, err);
     }
-    model->params = NULL;
     return st == ST_BAD_CONFIG ? error_prefix(err, "the parameters that the server is given") : st;
 }
 
-enum status model_inspect(struct arena *arena, struct model *model, struct error *err) {
+static enum status inspect(struct model *model, struct error *err) {
+    struct arena *arena = model->arena;
     struct numbers found = {0};
-    model->config = (struct model_config){.policy = VERSIONS_LATEST, .latest_count = 1};
     enum status st = ST_OK;
-    if (model->file_backend) {
+    if (model->override_config.ptr || !model->file_backend) {
+        st = read_config(model, err);
+    }
+    if (st == ST_OK && model->file_backend) {
         st = numbers_add(arena, &found, 1)
                  ? ST_OK
                  : error_set(err, ST_NO_MEMORY, "out of memory for the model's version");
-    } else {
-        st = read_config(arena, model, err);
-        if (st == ST_OK) {
-            st = find_versions(arena, model, &found, err);
-        }
+    } else if (st == ST_OK) {
+        st = find_versions(arena, model, &found, err);
     }
     if (st == ST_OK) {
         st = merge_params(arena, model, err);
     }
-    if (st == ST_OK) {
-        st = choose_versions(arena, model, &found, err);
+    return st == ST_OK ? choose_versions(arena, model, &found, err) : st;
+}
+
+void model_inspect(struct model *model) {
+    struct error err;
+    model->config = (struct model_config){.policy = VERSIONS_LATEST, .latest_count = 1};
+    model->fingerprint = fingerprint_of(model->source.ptr);
+    if (inspect(model, &err) != ST_OK) {
+        model->error = err;
     }
-    if (st == ST_OK || st == ST_NO_MEMORY) {
-        return st;
+}
+
+/* ---- making and freeing ---------------------------------------------------------------------- */
+
+struct model *model_new(const struct model_origin *origin) {
+    struct arena *arena = arena_new(NULL, 0);
+    struct model *model = arena ? arena_calloc(arena, 1, sizeof(*model)) : NULL;
+    if (!model) {
+        arena_free(arena);
+        return NULL;
     }
-    model->error = *err;
-    return ST_OK;
+    model->arena = arena;
+    model->name = arena_dup(arena, origin->name);
+    model->source = arena_dup(arena, origin->path);
+    model->directory = origin->file_backend ? STR("") : model->source;
+    model->file_backend = origin->file_backend;
+    model->params = origin->params;
+    if (!model->name.ptr || !model->source.ptr) {
+        arena_free(arena);
+        return NULL;
+    }
+    return model;
+}
+
+void model_free(struct model *model) {
+    if (model) {
+        if (model->temporary) {
+            override_remove(model->temporary);
+        }
+        arena_free(model->arena);
+    }
 }
 
 /* ---- the file of a version ------------------------------------------------------------------- */
@@ -310,13 +354,16 @@ static enum status check_readable(const char *path, struct error *err) {
     return error_set(err, ST_BAD_MODEL, "%s: cannot be read: %s", path, strerror(errno));
 }
 
-enum status model_locate(struct arena *arena, struct backends *backends, const struct model *model,
-                         uint64_t number, const sluice_backend **backend, struct str *path,
-                         struct error *err) {
+enum status model_locate(struct backends *backends, const struct model *model, uint64_t number,
+                         const sluice_backend **backend, struct str *path, struct error *err) {
+    struct arena *arena = model->arena;
     if (model->file_backend) {
         *backend = model->file_backend;
         *path = model->source;
-        return check_readable(path->ptr, err);
+        enum status named = model->config.backend.len > 0
+                                ? backends_get(backends, model->config.backend, backend, err)
+                                : ST_OK;
+        return named == ST_OK ? check_readable(path->ptr, err) : named;
     }
     enum status st = find_backend(arena, backends, model, number, backend, err);
     if (st != ST_OK) {

@@ -3,52 +3,26 @@
 
 const char *repository_phase_name(enum repository_phase phase) {
     static const char *const names[REPOSITORY_PHASES] = {
-        [REPOSITORY_LOADING] = "loading",
-        [REPOSITORY_READY] = "ready",
-        [REPOSITORY_FAILED] = "failed",
+        [REPOSITORY_LOADING] = "loading",   [REPOSITORY_READY] = "ready",
+        [REPOSITORY_FAILED] = "failed",     [REPOSITORY_UNLOADING] = "unloading",
+        [REPOSITORY_UNLOADED] = "unloaded", [REPOSITORY_UNTOUCHED] = "untouched",
     };
     return names[phase];
-}
-
-/* Until a model is settled its loader writes to its attempts: only their numbers may be read. */
-static struct repository_entry entry_of(const struct model *model, bool settled, size_t i) {
-    const struct model_attempt *attempt = &model->attempts[i];
-    struct repository_entry entry = {.model = model->name, .number = attempt->number, .reason = ""};
-    if (!settled) {
-        entry.phase = REPOSITORY_LOADING;
-    } else if (attempt->version && atomic_load_explicit(&model->ready, memory_order_acquire)) {
-        entry.phase = REPOSITORY_READY;
-        entry.version = attempt->version;
-    } else {
-        entry.phase = REPOSITORY_FAILED;
-        entry.reason = attempt->version ? model->error.text : attempt->error.text;
-    }
-    return entry;
-}
-
-static void visit_model(const struct model *model,
-                        void (*visit)(void *cookie, const struct repository_entry *entry),
-                        void *cookie) {
-    bool settled = atomic_load_explicit(&model->settled, memory_order_acquire);
-    for (size_t i = 0; i < model->n_attempts; i++) {
-        struct repository_entry entry = entry_of(model, settled, i);
-        visit(cookie, &entry);
-    }
-    if (model->n_attempts == 0) {
-        struct repository_entry entry = {
-            .model = model->name,
-            .phase = settled ? REPOSITORY_FAILED : REPOSITORY_LOADING,
-            .reason = settled ? model->error.text : "",
-        };
-        visit(cookie, &entry);
-    }
 }
 
 void repository_visit(struct repository *repository,
                       void (*visit)(void *cookie, const struct repository_entry *entry),
                       void *cookie) {
-    for (size_t i = 0; i < repository->list.n; i++) {
-        visit_model(repository->list.items[i], visit, cookie);
+    const struct catalog *catalog = repository_catalog(repository);
+    for (size_t i = 0; i < catalog->n; i++) {
+        const struct shelf *shelf = catalog->shelves[i];
+        const struct view *view = atomic_load_explicit(&shelf->view, memory_order_acquire);
+        bool listed = atomic_load_explicit(&shelf->listed, memory_order_relaxed);
+        for (size_t j = 0; j < view->n_lines; j++) {
+            struct repository_entry entry = view->lines[j];
+            entry.listed = listed;
+            visit(cookie, &entry);
+        }
     }
 }
 
@@ -62,7 +36,8 @@ struct ready_visit {
 
 static void visit_if_ready(void *cookie, const struct repository_entry *entry) {
     const struct ready_visit *ready = cookie;
-    if (entry->version && (ready->name.len == 0 || str_eq(ready->name, entry->model))) {
+    if (entry->phase == REPOSITORY_READY &&
+        (ready->name.len == 0 || str_eq(ready->name, entry->model))) {
         ready->visit(ready->cookie, entry->version);
     }
 }

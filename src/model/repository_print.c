@@ -98,34 +98,41 @@ static void print_version(const struct model_version *version, struct buf *out) 
     print_instances(version, out);
 }
 
-static void print_model(const struct model *model, struct buf *out) {
-    bool settled = atomic_load_explicit(&model->settled, memory_order_acquire);
-    const struct ready_list *ready = atomic_load_explicit(&model->ready, memory_order_acquire);
+/* What it came to: the only try there was, as nothing else happens meanwhile. */
+static void print_model(const struct shelf *shelf, struct buf *out) {
+    const struct model *model = shelf->serving ? shelf->serving
+                                : shelf->past  ? shelf->past
+                                               : shelf->coming;
+    const struct ready_list *ready = shelf->serving ? shelf->serving->ready : NULL;
     char served[SERVED_TEXT_BYTES];
-    buf_printf(out, "%.*s  %s  %.*s%s\n", STR_ARG(model->name),
-               ready     ? "ready"
-               : settled ? "FAILED"
-                         : "loading",
-               STR_ARG(model->source), model->has_config ? " with config.pbtxt" : "");
+    buf_printf(out, "%.*s  %s  %.*s%s\n", STR_ARG(shelf->name),
+               ready         ? "ready"
+               : shelf->past ? "FAILED"
+               : model       ? "loading"
+                             : "not loaded",
+               STR_ARG(shelf->origin.path), model && model->has_config ? " with config.pbtxt" : "");
     if (ready && ready->n > 1) {
         buf_printf(out, "  versions   %s\n", ready_print(ready, served));
     }
     for (size_t i = 0; ready && i < ready->n; i++) {
         print_version(ready->versions[i], out);
     }
-    if (settled && model->error.status != ST_OK) {
+    if (model && model->error.status != ST_OK && !shelf->coming) {
         buf_printf(out, "  error      %s\n", model->error.text);
     }
 }
 
 void repository_print(struct repository *repository, struct buf *out) {
-    for (size_t i = 0; i < repository->list.n; i++) {
+    const struct catalog *catalog = repository_catalog(repository);
+    lock_take(&repository->lock);
+    for (size_t i = 0; i < catalog->n; i++) {
         if (i > 0) {
             buf_add_char(out, '\n');
         }
-        print_model(repository->list.items[i], out);
+        print_model(catalog->shelves[i], out);
     }
-    if (repository->list.n == 0) {
+    lock_drop(&repository->lock);
+    if (catalog->n == 0) {
         buf_printf(out, "no models\n");
     }
 }

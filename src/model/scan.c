@@ -43,29 +43,42 @@ static enum status check_name(const struct model_list *list, struct str name, co
             path, STR_ARG(name), MODEL_NAME_MAX);
     }
     for (size_t i = 0; i < list->n; i++) {
-        if (str_eq(list->items[i]->name, name)) {
+        if (str_eq(list->items[i].name, name)) {
             return error_set(
                 err, ST_BAD_CONFIG,
                 "two models are called \"%.*s\": %s and %s; give one another name with "
                 "NAME=PATH",
-                STR_ARG(name), list->items[i]->source.ptr, path);
+                STR_ARG(name), list->items[i].path.ptr, path);
         }
     }
     return ST_OK;
 }
 
-static enum status grow(struct model_list *list, struct error *err) {
-    if (list->n < list->cap) {
-        return ST_OK;
+bool model_list_add(struct model_list *list, const struct model_origin *origin) {
+    if (list->n == list->cap) {
+        size_t cap = list->cap * 2 + 8;
+        struct model_origin *items = arena_realloc(
+            list->arena, list->items, list->cap * sizeof(*items), cap * sizeof(*items));
+        if (!items) {
+            return false;
+        }
+        list->items = items;
+        list->cap = cap;
     }
-    size_t cap = list->cap * 2 + 8;
-    struct model **items =
-        arena_realloc(list->arena, list->items, list->cap * sizeof(*items), cap * sizeof(*items));
-    if (!items) {
+    list->items[list->n++] = *origin;
+    return true;
+}
+
+/* A directory that may get more models. */
+static enum status add_root(struct model_list *list, const char *path, struct error *err) {
+    struct str *roots = arena_realloc(list->arena, list->roots, list->n_roots * sizeof(*roots),
+                                      (list->n_roots + 1) * sizeof(*roots));
+    struct str root = roots ? arena_dup(list->arena, str_of(path)) : (struct str){NULL, 0};
+    if (!root.ptr) {
         return no_memory(err);
     }
-    list->items = items;
-    list->cap = cap;
+    list->roots = roots;
+    list->roots[list->n_roots++] = root;
     return ST_OK;
 }
 
@@ -74,6 +87,7 @@ struct source {
     const char *path;
     struct str name;                        /* as the argument says; ptr NULL: not said */
     const struct repository_params *params; /* NULL: none */
+    bool pinned;                            /* by itself, not as one of a directory */
 };
 
 /* `backend`: for a single file. */
@@ -81,26 +95,16 @@ static enum status add(struct model_list *list, struct str name, const struct so
                        const sluice_backend *backend, struct error *err) {
     const char *path = source->path;
     enum status st = check_name(list, name, path, err);
-    if (st == ST_OK) {
-        st = grow(list, err);
-    }
     if (st != ST_OK) {
         return st;
     }
-    struct model *model = arena_calloc(list->arena, 1, sizeof(*model));
-    if (!model) {
-        return no_memory(err);
-    }
-    model->name = arena_dup(list->arena, name);
-    model->source = arena_dup(list->arena, str_of(path));
-    model->directory = backend ? STR("") : model->source;
-    model->file_backend = backend;
-    model->params = source->params;
-    if (!model->name.ptr || !model->source.ptr) {
-        return no_memory(err);
-    }
-    list->items[list->n++] = model;
-    return model_inspect(list->arena, model, err);
+    struct model_origin origin = {.name = arena_dup(list->arena, name),
+                                  .path = arena_dup(list->arena, str_of(path)),
+                                  .file_backend = backend,
+                                  .params = source->params,
+                                  .pinned = source->pinned};
+    bool added = origin.name.ptr && origin.path.ptr && model_list_add(list, &origin);
+    return added ? ST_OK : no_memory(err);
 }
 
 /* ---- a file ---------------------------------------------------------------------------------- */
@@ -269,14 +273,15 @@ static enum status scan_dir(struct model_list *list, const struct source *source
                          "model",
                          path);
     }
-    return scan_models(list, path, err);
+    enum status added = add_root(list, path, err);
+    return added == ST_OK ? scan_models(list, path, err) : added;
 }
 
 /* ---- the command line ------------------------------------------------------------------------ */
 
 enum status scan_path(struct model_list *list, const char *argument,
                       const struct repository_params *params, struct error *err) {
-    struct source source = {.path = argument, .params = params};
+    struct source source = {.path = argument, .params = params, .pinned = true};
     struct str rest = str_of(argument);
     struct str name = str_cut(&rest, '=');
     if (rest.ptr && !memchr(name.ptr, '/', name.len)) {
@@ -291,9 +296,16 @@ enum status scan_path(struct model_list *list, const char *argument,
     return S_ISDIR(info.st_mode) ? scan_dir(list, &source, err) : scan_file(list, &source, err);
 }
 
+enum status scan_root(struct model_list *list, struct str root, struct error *err) {
+    return scan_models(list, root.ptr, err);
+}
+
 enum status scan_repository(struct model_list *list, const char *path, struct error *err) {
     struct contents contents;
     enum status st = look_into(path, &contents, err);
+    if (st == ST_OK) {
+        st = add_root(list, path, err);
+    }
     if (st != ST_OK) {
         return st;
     }

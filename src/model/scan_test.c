@@ -13,8 +13,11 @@
 
 static const sluice_backend *const builtin[] = {&rig_backend};
 
+enum { MODELS_MOST = 16 };
+
 struct scan {
     struct model_list list;
+    struct model *models[MODELS_MOST]; /* of the list's items */
     struct error err;
     enum status status;
 };
@@ -25,14 +28,27 @@ static void scan_init(struct scan *scan) {
     scan->list.backends = backends_new(NULL, builtin, 1);
 }
 
+/* Reads what was found, by name. */
+static void scan_inspect(struct scan *scan) {
+    assert_true(scan->list.n <= MODELS_MOST);
+    for (size_t i = 0; i < scan->list.n; i++) {
+        scan->models[i] = model_new(&scan->list.items[i]);
+        assert_non_null(scan->models[i]);
+        model_inspect(scan->models[i]);
+    }
+}
+
 static void scan_fini(struct scan *scan) {
+    for (size_t i = 0; i < MODELS_MOST; i++) {
+        model_free(scan->models[i]);
+    }
     backends_free(scan->list.backends);
     arena_free(scan->list.arena);
 }
 
 static int compare_names(const void *a, const void *b) {
-    const struct model *const *left = a, *const *right = b;
-    return strcmp((*left)->name.ptr, (*right)->name.ptr);
+    const struct model_origin *left = a, *right = b;
+    return strcmp(left->name.ptr, right->name.ptr);
 }
 
 /* "digits:1,2 other:!" (a '!' for a model that has an error) */
@@ -40,10 +56,11 @@ static const char *print_models(struct scan *scan, char *out, size_t size) {
     size_t len = 0;
     out[0] = '\0';
     if (scan->list.n > 0) {
-        qsort(scan->list.items, scan->list.n, sizeof(struct model *), compare_names);
+        qsort(scan->list.items, scan->list.n, sizeof(scan->list.items[0]), compare_names);
     }
+    scan_inspect(scan);
     for (size_t i = 0; i < scan->list.n; i++) {
-        const struct model *model = scan->list.items[i];
+        const struct model *model = scan->models[i];
         len += (size_t)snprintf(out + len, size - len, "%s%s:", i > 0 ? " " : "", model->name.ptr);
         for (size_t v = 0; v < model->n_attempts; v++) {
             len += (size_t)snprintf(out + len, size - len, "%s%llu", v > 0 ? "," : "",
@@ -226,8 +243,9 @@ static void what_is_wrong_with_a_model_is_kept(void **state) {
     test_dir_add(&dir, "r/m/config.pbtxt", "# nothing\n\nmax_batch_size: -1\n");
     test_dir_add(&dir, "r/m/1/", "");
     assert_int_equal(scan_path(&scan.list, test_dir_path(&dir, "r", path), NULL, &scan.err), ST_OK);
-    assert_int_equal(scan.list.items[0]->error.status, ST_BAD_CONFIG);
-    assert_non_null(strstr(scan.list.items[0]->error.text, "r/m/config.pbtxt:3: max_batch_size"));
+    scan_inspect(&scan);
+    assert_int_equal(scan.models[0]->error.status, ST_BAD_CONFIG);
+    assert_non_null(strstr(scan.models[0]->error.text, "r/m/config.pbtxt:3: max_batch_size"));
     scan_fini(&scan);
     test_dir_remove(&dir);
 }
@@ -270,15 +288,16 @@ static void parameters_come_with_a_path(void **state) {
     assert_int_equal(scan_path(&scan.list, path, &good, &scan.err), ST_OK);
     test_dir_path(&dir, "f.fake", path);
     assert_int_equal(scan_path(&scan.list, path, &good, &scan.err), ST_OK);
+    test_dir_path(&dir, "g.fake", path);
+    assert_int_equal(scan_path(&scan.list, path, &bad, &scan.err), ST_OK);
+    scan_inspect(&scan);
     for (size_t i = 0; i < 2; i++) {
-        const struct model_config *config = &scan.list.items[i]->config;
+        const struct model_config *config = &scan.models[i]->config;
         assert_int_equal(config->n_params, 1);
         assert_string_equal(config->params[0].value.ptr, "2");
     }
-    test_dir_path(&dir, "g.fake", path);
-    assert_int_equal(scan_path(&scan.list, path, &bad, &scan.err), ST_OK);
-    assert_int_equal(scan.list.items[2]->error.status, ST_BAD_CONFIG);
-    assert_non_null(strstr(scan.list.items[2]->error.text, "auto, worker or instance"));
+    assert_int_equal(scan.models[2]->error.status, ST_BAD_CONFIG);
+    assert_non_null(strstr(scan.models[2]->error.text, "auto, worker or instance"));
     test_dir_path(&dir, "r", path);
     assert_int_equal(scan_path(&scan.list, path, &good, &scan.err), ST_BAD_CONFIG);
     assert_non_null(strstr(scan.err.text, "they are for one model"));

@@ -204,6 +204,7 @@ enum status version_open(const struct version_options *options, struct model_ver
     if (st == ST_OK && info.cheap && options->config->instance_count == 0) {
         version->n_instances = options->usable_cpus; /* one for each worker that comes by */
     }
+    version->config.instance_count = version->n_instances; /* told as what it came to */
     if (st == ST_OK) {
         st = scheduler_configure(&version->scheduler, version->arena, &version->config,
                                  options->max_queue_size, err);
