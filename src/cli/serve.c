@@ -10,6 +10,8 @@
 #include "model/repository.h"
 #include "serve/mip_plan.h"
 
+#define NS_PER_S UINT64_C(1000000000)
+
 static int serve(const struct serve_settings *settings, const struct repository_options *options) {
     struct error err;
     enum status st = serve_process_run(settings, options, &err);
@@ -56,6 +58,11 @@ static struct repository_options options_of(const struct serve_settings *setting
         .default_max_batch_size = settings->default_max_batch_size,
         .max_queue_size = settings->max_queue_size,
         .strict_readiness = settings->strict_readiness,
+        .control = (enum repository_control)settings->model_control,
+        .load = settings->load_models.items,
+        .n_load = settings->load_models.n,
+        .poll_ns = settings->poll_interval_s * NS_PER_S,
+        .n_loads = (size_t)settings->load_threads,
         .opened = mip_plan_opened,
     };
 }

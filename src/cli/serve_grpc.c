@@ -76,7 +76,7 @@ void serve_grpc_drain(struct serve_grpc *self) {
     }
 }
 
-void serve_grpc_loaded(struct serve_grpc *self) {
+void serve_grpc_changed(struct serve_grpc *self) {
     if (self->api) {
         grpc_api_changed(self->api);
     }

@@ -25,8 +25,8 @@ enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings
     __attribute__((warn_unused_result));
 /* Clients are told to go elsewhere. */
 void serve_grpc_drain(struct serve_grpc *self);
-/* The models have loaded: tells those who watch. */
-void serve_grpc_loaded(struct serve_grpc *self);
+/* What is served may have changed: tells those who watch. Thread: any. */
+void serve_grpc_changed(struct serve_grpc *self);
 /* After the workers have ended. */
 void serve_grpc_free(struct serve_grpc *self);
 

@@ -205,8 +205,12 @@ enum status serve_listeners_open(struct serve_listeners *self,
     return st == ST_OK ? open_admin(self, repository, threads, err) : st;
 }
 
+void serve_listeners_changed(struct serve_listeners *self) {
+    serve_grpc_changed(&self->grpc);
+}
+
 void serve_listeners_loaded(struct serve_listeners *self) {
-    serve_grpc_loaded(&self->grpc);
+    serve_grpc_changed(&self->grpc);
     serve_mip_loaded(&self->mip);
 }
 

@@ -41,6 +41,8 @@ enum status serve_listeners_open(struct serve_listeners *self,
                                  struct repository *repository,
                                  const struct process_threads *threads, struct error *err)
     __attribute__((warn_unused_result));
+/* What is served may have changed: tells those who watch. Thread: any. */
+void serve_listeners_changed(struct serve_listeners *self);
 /* The models have loaded. */
 void serve_listeners_loaded(struct serve_listeners *self);
 /* Writes the ready file, when there is to be one. */

@@ -39,6 +39,12 @@ static void loading_done(void *cookie) {
     worker_post(self->process.threads.main, &self->loaded_msg);
 }
 
+/* On a loading thread. */
+static void models_changed(void *cookie) {
+    struct serve_process *self = cookie;
+    serve_listeners_changed(&self->listeners);
+}
+
 /* ---- what the process asks for --------------------------------------------------------------- */
 
 static uint64_t in_flight(void *user) {
@@ -53,13 +59,14 @@ static void log_state(void *user) {
 
 static void drain(void *user) {
     struct serve_process *self = user;
+    repository_drain(self->repository);
     serve_listeners_drain(&self->listeners);
 }
 
-/* The thread that loads models can't be interrupted. */
+/* A thread that loads models can't be interrupted. */
 static bool can_stop(void *user) {
     struct serve_process *self = user;
-    return atomic_load(&self->loaded);
+    return atomic_load(&self->loaded) && !repository_is_busy(self->repository);
 }
 
 static void stop(void *user, void (*stopped)(void *cookie), void *cookie) {
@@ -86,8 +93,14 @@ static const struct process_tasks tasks = {
 static enum status start(struct serve_process *self, const struct repository_options *models,
                          struct error *err) {
     enum status st = process_begin(&self->process, self->settings->workers, err);
+    struct repository_options options = *models;
+    options.workers = self->process.threads.workers;
+    options.n_workers = self->process.threads.n_workers;
+    options.main = self->process.threads.main;
+    options.changed = models_changed;
+    options.changed_cookie = self;
     if (st == ST_OK) {
-        st = repository_new(models, &self->repository, err);
+        st = repository_new(&options, &self->repository, err);
     }
     if (st == ST_OK) {
         st = serve_listeners_open(&self->listeners, self->settings, self->repository,

@@ -44,10 +44,21 @@ static struct str labels_of(struct table *table, const struct model_spec *spec) 
     return buf_str(&labels);
 }
 
+/* What models that are being let go still have at hand. */
+static void add_load(struct table *table, struct model_version *version) {
+    uint64_t n_queued, n_running, n_instances;
+    model_version_load(version, &n_queued, &n_running, &n_instances);
+    table->n_queued += n_queued;
+    table->n_running += n_running;
+}
+
 /* Models that have become ready since they were counted are on the next page. */
 static void read_entry(void *cookie, const struct repository_entry *entry) {
     struct table *table = cookie;
-    if (!entry->version || table->n == table->cap) {
+    if (entry->phase == REPOSITORY_UNLOADING) {
+        add_load(table, entry->version);
+    }
+    if (entry->phase != REPOSITORY_READY || table->n == table->cap) {
         return;
     }
     const struct model_spec *spec = model_version_spec(entry->version);

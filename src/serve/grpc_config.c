@@ -16,6 +16,7 @@ enum {
     DEFAULT_MODEL_FILENAME = 8,
     DYNAMIC_BATCHING = 11,
     PARAMETERS = 14,
+    MODEL_WARMUP = 16,
     BACKEND = 17,
 };
 
@@ -146,6 +147,33 @@ static void add_parameters(struct buf *out, const struct model_config *config) {
     }
 }
 
+static void add_warmup_input(struct buf *out, const struct model_warmup_input *input) {
+    size_t entry = pb_begin(out, 3);
+    pb_add_string(out, 1, input->name);
+    size_t value = pb_begin(out, 2);
+    add_number(out, 1, data_type(input->datatype));
+    add_shape(out, 2, input->dims);
+    add_number(out, 3, input->data == WARMUP_ZERO);
+    add_number(out, 4, input->data == WARMUP_RANDOM);
+    pb_add_string(out, 5, input->filename);
+    pb_end(out, value);
+    pb_end(out, entry);
+}
+
+static void add_warmups(struct buf *out, const struct model_config *config) {
+    for (size_t i = 0; i < config->n_warmups; i++) {
+        const struct model_warmup *sample = &config->warmups[i];
+        size_t warmup = pb_begin(out, MODEL_WARMUP);
+        pb_add_string(out, 1, sample->name);
+        add_number(out, 2, sample->batch_size);
+        for (size_t j = 0; j < sample->n_inputs; j++) {
+            add_warmup_input(out, &sample->inputs[j]);
+        }
+        add_number(out, 4, sample->count);
+        pb_end(out, warmup);
+    }
+}
+
 void grpc_config_print(struct buf *out, const struct model_config *config) {
     size_t whole = pb_begin(out, CONFIG);
     pb_add_string(out, NAME, config->name);
@@ -162,6 +190,7 @@ void grpc_config_print(struct buf *out, const struct model_config *config) {
     pb_add_string(out, DEFAULT_MODEL_FILENAME, config->default_filename);
     add_batching(out, config);
     add_parameters(out, config);
+    add_warmups(out, config);
     pb_add_string(out, BACKEND, config->backend);
     pb_end(out, whole);
 }

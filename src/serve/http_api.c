@@ -2,8 +2,11 @@
  * it. */
 #include "serve/http_api.h"
 
+#include "serve/config_json.h"
 #include "serve/extensions.h"
 #include "serve/http_infer.h"
+#include "serve/http_job.h"
+#include "serve/http_repository.h"
 #include "serve/http_stats.h"
 #include "serve/http_text.h"
 #include "serve/load_report.h"
@@ -78,6 +81,21 @@ static void answer_model_ready(struct http_api *api, struct http_exchange *excha
     http_json_reply(exchange, status_http(st), &body);
 }
 
+static void answer_config(struct http_api *api, struct http_exchange *exchange,
+                          const struct v2_path *path) {
+    struct error err;
+    struct model_version *version = NULL;
+    if (repository_find(api->repository, path->model, path->version, &version, &err) != ST_OK) {
+        http_reply_error(exchange, &err, NULL, 0);
+        return;
+    }
+    struct buf body;
+    buf_init(&body, exchange->arena, 2048);
+    config_json_print(&body, model_version_config(version));
+    model_version_unref(version);
+    http_json_reply(exchange, 200, &body);
+}
+
 static void answer_load(struct http_api *api, struct http_exchange *exchange,
                         const struct v2_path *path) {
     (void)path;
@@ -101,6 +119,10 @@ static const struct route {
     [V2_MODEL_INFER] = {KEYS_INFER, true, http_infer_begin},
     [V2_STATISTICS] = {KEYS_METADATA, false, http_stats_answer},
     [V2_LOAD] = {KEYS_METADATA, false, answer_load},
+    [V2_MODEL_CONFIG] = {KEYS_METADATA, false, answer_config},
+    [V2_REPOSITORY_INDEX] = {KEYS_METADATA, true, http_repository_begin},
+    [V2_REPOSITORY_LOAD] = {KEYS_CONTROL, true, http_repository_begin},
+    [V2_REPOSITORY_UNLOAD] = {KEYS_CONTROL, true, http_repository_begin},
 };
 
 static bool has_key(const struct http_api *api, struct http_exchange *exchange,
@@ -141,18 +163,26 @@ static void on_head(struct http_exchange *exchange, void *context) {
     }
 }
 
+/* What a route keeps begins with its job. */
 static void on_body(struct http_exchange *exchange, void *context) {
-    http_infer_body(context, exchange); /* the only route that waits for a body */
+    const struct http_job *job = exchange->user;
+    job->body(context, exchange);
 }
 
 static void on_gone(struct http_exchange *exchange, void *context) {
+    const struct http_job *job = exchange->user;
     (void)context;
-    http_infer_gone(exchange);
+    if (job && job->gone) {
+        job->gone(exchange);
+    }
 }
 
 static void on_end(struct http_exchange *exchange, void *context) {
+    const struct http_job *job = exchange->user;
     (void)context;
-    http_infer_end(exchange);
+    if (job && job->end) {
+        job->end(exchange);
+    }
 }
 
 static const char *error_body(struct buf *out, const struct error *error, void *context) {

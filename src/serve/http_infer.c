@@ -8,11 +8,13 @@
 #include "model/call.h"
 #include "serve/http_coding.h"
 #include "serve/http_compress.h"
+#include "serve/http_job.h"
 #include "serve/load_report.h"
 #include "wire/v2_response.h"
 
 /* What is kept for an inference; lives in the exchange's arena. */
 struct http_infer {
+    struct http_job job; /* first: it is what exchange->user begins with */
     struct call call;
     struct v2_request request;
     struct http_exchange *exchange;
@@ -76,31 +78,6 @@ static enum status read_head(struct http_infer *infer, const struct http_api *ap
         exchange->plan.align_at = (size_t)infer->json_bytes;
     }
     return ST_OK;
-}
-
-void http_infer_begin(struct http_api *api, struct http_exchange *exchange,
-                      const struct v2_path *path) {
-    struct error err;
-    struct http_infer *infer = arena_calloc(exchange->arena, 1, sizeof *infer);
-    if (!infer) {
-        error_set(&err, ST_NO_MEMORY, "no memory for the request");
-        fail(exchange, &err);
-        return;
-    }
-    infer->exchange = exchange;
-    infer->repository = api->repository;
-    exchange->user = infer;
-    if (repository_find(api->repository, path->model, path->version, &infer->version, &err) !=
-            ST_OK ||
-        read_head(infer, api, &err) != ST_OK) {
-        fail(exchange, &err);
-        return;
-    }
-    infer->served = infer->version;
-    infer->spec = model_version_spec(infer->version);
-    if (!exchange->head.has_body) { /* an empty body is complete already */
-        http_infer_body(api, exchange);
-    }
 }
 
 /* Body → request, by what the head said. */
@@ -200,7 +177,7 @@ static void on_done(struct call *call) {
     }
 }
 
-void http_infer_body(struct http_api *api, struct http_exchange *exchange) {
+static void on_body(struct http_api *api, struct http_exchange *exchange) {
     struct http_infer *infer = exchange->user;
     struct infer_request *request = &infer->request.infer;
     struct error err;
@@ -219,16 +196,42 @@ void http_infer_body(struct http_api *api, struct http_exchange *exchange) {
     call_submit(&infer->call, version);
 }
 
-void http_infer_gone(struct http_exchange *exchange) {
+static void on_gone(struct http_exchange *exchange) {
     struct http_infer *infer = exchange->user;
     if (infer && infer->submitted) {
         call_cancel(&infer->call);
     }
 }
 
-void http_infer_end(struct http_exchange *exchange) {
+static void on_end(struct http_exchange *exchange) {
     struct http_infer *infer = exchange->user;
     if (infer && infer->version) {
         model_version_unref(infer->version);
+    }
+}
+
+void http_infer_begin(struct http_api *api, struct http_exchange *exchange,
+                      const struct v2_path *path) {
+    struct error err;
+    struct http_infer *infer = arena_calloc(exchange->arena, 1, sizeof *infer);
+    if (!infer) {
+        error_set(&err, ST_NO_MEMORY, "no memory for the request");
+        fail(exchange, &err);
+        return;
+    }
+    infer->job = (struct http_job){.body = on_body, .gone = on_gone, .end = on_end};
+    infer->exchange = exchange;
+    infer->repository = api->repository;
+    exchange->user = infer;
+    if (repository_find(api->repository, path->model, path->version, &infer->version, &err) !=
+            ST_OK ||
+        read_head(infer, api, &err) != ST_OK) {
+        fail(exchange, &err);
+        return;
+    }
+    infer->served = infer->version;
+    infer->spec = model_version_spec(infer->version);
+    if (!exchange->head.has_body) { /* an empty body is complete already */
+        on_body(api, exchange);
     }
 }

@@ -9,11 +9,5 @@
  * received, or answers with an error at once. */
 void http_infer_begin(struct http_api *api, struct http_exchange *exchange,
                       const struct v2_path *path);
-/* The body is complete. */
-void http_infer_body(struct http_api *api, struct http_exchange *exchange);
-/* The client went away before its answer. */
-void http_infer_gone(struct http_exchange *exchange);
-/* The exchange ends: gives back the model when the body never came. */
-void http_infer_end(struct http_exchange *exchange);
 
 #endif

@@ -19,7 +19,7 @@ static void add_up(void *cookie, const struct repository_entry *entry) {
         struct load load = load_of(entry->version);
         total->queued += load.queued;
         total->running += load.running;
-        total->instances += load.instances;
+        total->instances += entry->phase == REPOSITORY_READY ? load.instances : 0;
     }
 }
 
@@ -47,7 +47,7 @@ struct listing {
 
 static void add_entry(void *cookie, const struct repository_entry *entry) {
     struct listing *listing = cookie;
-    if (!entry->version) {
+    if (entry->phase != REPOSITORY_READY) {
         return;
     }
     struct load load = load_of(entry->version);
