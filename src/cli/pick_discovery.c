@@ -96,16 +96,13 @@ static void start_timer(struct pick_discovery *self) {
 }
 
 static enum status make_parts(struct pick_discovery *self, struct error *err) {
-    struct pool_list *list = pool_set_list(self->pools);
-    struct pool *pool = list->entries[0].pool;
-    struct prober_options options = {.pool = pool, .settled = on_settled, .cookie = self};
-    pool_list_unref(list);
+    struct prober_options options = {.pools = self->pools, .settled = on_settled, .cookie = self};
     enum status st = worker_new("discovery", &self->worker, err);
     if (st == ST_OK) {
         options.worker = self->worker;
         st = prober_new(&options, &self->prober, err);
     }
-    return st == ST_OK ? scraper_new(self->worker, pool, &self->scraper, err) : st;
+    return st == ST_OK ? scraper_new(self->worker, self->pools, &self->scraper, err) : st;
 }
 
 static void on_stopped(struct pick_discovery *self) {

@@ -42,11 +42,14 @@ static struct str example(int number) {
 }
 
 static struct pool_spec *parse(struct str text) {
-    struct pool_spec *spec = NULL;
+    struct pool_specs specs;
     struct error err;
-    if (pool_file_parse("docs/picker.md", text, &spec, &err) != ST_OK) {
+    if (pool_file_parse("docs/picker.md", text, &specs, &err) != ST_OK) {
         fail_msg("%s", err.text);
     }
+    struct pool_spec *spec = specs.items[0];
+    specs.items[0] = NULL;
+    pool_specs_free(&specs);
     return spec;
 }
 

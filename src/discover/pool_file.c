@@ -1,5 +1,5 @@
-/* The documents of a file, in the order in which they need each other: an InferencePool says which
- * ports the endpoints have and what the others refer to. */
+/* The documents of a file, in the order in which they need each other: a list says which pools
+ * there are, an InferencePool which ports the endpoints have, and the others refer to pools. */
 #include "discover/pool_file.h"
 
 #include "discover/reading.h"
@@ -24,22 +24,12 @@ static enum status read_profile(struct reading *reading, const struct doc_node *
     return st == ST_OK ? reading_profile(reading, &profile, err) : st;
 }
 
-/* A document of Sluice's own form. */
-static enum status read_own(struct reading *reading, const struct doc_node *node,
-                            struct error *err) {
-    if (reading->has_own) {
-        return doc_error(node, err,
-                         "expected one document of the picker's own settings, got a second (an "
-                         "object of the API has `apiVersion` and `kind`)");
-    }
-    reading->has_own = true;
-    enum status st = doc_expect_object(node, err);
-    if (st == ST_OK) {
-        st = doc_only(node, SECTIONS, err);
-    }
-    if (st == ST_OK) {
-        st = reading_endpoints(reading, node, err);
-    }
+/* A pool's own settings: those of a document, or of an item in a list of pools. */
+static enum status read_sections(struct reading *reading, const struct doc_node *node,
+                                 struct error *err) {
+    struct doc_node profile = doc_get(node, "profile");
+    reading->has_profile = doc_present(&profile);
+    enum status st = reading_endpoints(reading, node, err);
     if (st == ST_OK) {
         st = reading_models(reading, node, err);
     }
@@ -52,24 +42,91 @@ static enum status read_own(struct reading *reading, const struct doc_node *node
     return st == ST_OK ? read_profile(reading, node, err) : st;
 }
 
-enum pass { PASS_POOLS, PASS_OWN, PASS_OBJECTS, N_PASSES };
+/* ---- a list of pools ------------------------------------------------------------------------- */
 
-static enum status read_document(struct reading *reading, const struct doc_node *node,
+enum { N_SECTIONS = sizeof(SECTIONS) / sizeof(SECTIONS[0]) };
+
+/* Beside a list there is nothing else: what is said of a pool stands in it. */
+static enum status check_alone(const struct doc_node *node, struct error *err) {
+    for (size_t i = 0; SECTIONS[i]; i++) {
+        struct doc_node section = doc_get(node, SECTIONS[i]);
+        if (section.val) {
+            return doc_error(&section, err,
+                             "is for a file of one pool: beside `pools` it stands in each of them");
+        }
+    }
+    return ST_OK;
+}
+
+static enum status read_list(struct reading_file *file, const struct doc_node *list,
+                             struct error *err) {
+    const char *names[N_SECTIONS + 2] = {"name", "match"};
+    struct doc_node item = {0};
+    enum status st = ST_OK;
+    memcpy(names + 2, SECTIONS, sizeof(SECTIONS)); /* with the NULL at its end */
+    for (size_t i = 0; st == ST_OK && doc_each(list, &item); i++) {
+        st = doc_only(&item, names, err);
+        if (st == ST_OK) {
+            st = read_sections(&file->items[i], &item, err);
+        }
+        st = st == ST_OK ? ST_OK : reading_pools_blame(&file->items[i], err);
+    }
+    return st;
+}
+
+/* A document of Sluice's own form. */
+static enum status read_own(struct reading_file *file, const struct doc_node *node,
+                            struct error *err) {
+    struct doc_node list = doc_get(node, "pools");
+    return list.val ? read_list(file, &list, err) : read_sections(&file->items[0], node, err);
+}
+
+/* The pools that it has, and nothing else of them but their names. */
+static enum status begin_own(struct reading_file *file, const struct doc_node *node,
+                             struct error *err) {
+    const char *names[N_SECTIONS + 1] = {"pools"};
+    struct doc_node list = doc_get(node, "pools");
+    memcpy(names + 1, SECTIONS, sizeof(SECTIONS));
+    if (file->has_own) {
+        return doc_error(node, err,
+                         "expected one document of the picker's own settings, got a second (an "
+                         "object of the API has `apiVersion` and `kind`)");
+    }
+    file->has_own = true;
+    enum status st = doc_expect_object(node, err);
+    if (st == ST_OK) {
+        st = doc_only(node, names, err);
+    }
+    if (st == ST_OK && list.val) {
+        st = check_alone(node, err);
+    }
+    return st == ST_OK ? reading_pools(file, node, err) : st;
+}
+
+/* ---- passes ---------------------------------------------------------------------------------- */
+
+/* Which pools there are; those of the API, whose selectors and ports the endpoints of the file
+ * need; what the file says; what refers to pools. */
+enum pass { PASS_LIST, PASS_POOLS, PASS_OWN, PASS_OBJECTS, N_PASSES };
+
+static enum status read_document(struct reading_file *file, const struct doc_node *node,
                                  enum pass pass, struct error *err) {
     bool object = reading_is_object(node);
     switch (pass) {
+    case PASS_LIST:
+        return object ? ST_OK : begin_own(file, node, err);
     case PASS_OWN:
-        return object ? ST_OK : read_own(reading, node, err);
+        return object ? ST_OK : read_own(file, node, err);
     case PASS_POOLS:
     case PASS_OBJECTS:
-        return object ? reading_object(reading, node, pass == PASS_POOLS, err) : ST_OK;
+        return object ? reading_object(file, node, pass == PASS_POOLS, err) : ST_OK;
     case N_PASSES:
         break;
     }
     return ST_OK;
 }
 
-static enum status read_documents(struct reading *reading, const struct doc *doc, enum pass pass,
+static enum status read_documents(struct reading_file *file, const struct doc *doc, enum pass pass,
                                   struct error *err) {
     struct doc_node root = doc_root(doc);
     enum status st = ST_OK;
@@ -77,8 +134,11 @@ static enum status read_documents(struct reading *reading, const struct doc *doc
         struct doc_node document = item;
         document.parent = NULL; /* paths in messages begin in the document */
         if (doc_present(&document)) {
-            st = read_document(reading, &document, pass, err);
+            st = read_document(file, &document, pass, err);
         }
+    }
+    if (st == ST_OK && pass == PASS_LIST && !file->items) { /* only objects, or nothing */
+        st = reading_pools(file, &(struct doc_node){.doc = doc}, err);
     }
     return st;
 }
@@ -103,39 +163,66 @@ static enum status check_names(struct reading *reading, struct error *err) {
                        : st;
 }
 
-static enum status read_all(struct reading *reading, const struct doc *doc, struct error *err) {
-    enum status st = ST_OK;
-    for (int pass = 0; pass < N_PASSES && st == ST_OK; pass++) {
-        st = read_documents(reading, doc, (enum pass)pass, err);
-    }
-    if (st == ST_OK) {
-        st = check_names(reading, err);
-    }
+static enum status end_pool(struct reading *reading, struct error *err) {
     reading->spec->strict_models = reading->unknown == UNKNOWN_UNSAID
                                        ? reading->has_models
                                        : reading->unknown == UNKNOWN_REFUSE;
+    enum status st = check_names(reading, err);
+    return st == ST_OK ? ST_OK : reading_pools_blame(reading, err);
+}
+
+static enum status read_all(struct reading_file *file, const struct doc *doc, struct error *err) {
+    enum status st = ST_OK;
+    for (int pass = 0; pass < N_PASSES && st == ST_OK; pass++) {
+        st = read_documents(file, doc, (enum pass)pass, err);
+    }
+    for (size_t i = 0; i < file->n && st == ST_OK; i++) {
+        st = end_pool(&file->items[i], err);
+    }
     return st;
 }
 
-enum status pool_file_parse(const char *name, struct str text, struct pool_spec **out,
+/* The readings' specs become the result, whatever came of them. */
+static enum status take_specs(struct reading_file *file, struct pool_specs *out,
+                              struct error *err) {
+    enum status st = ST_OK;
+    out->is_list = file->by_name != NULL;
+    for (size_t i = 0; i < file->n; i++) {
+        struct pool_spec *spec = file->items[i].spec;
+        if (st == ST_OK) {
+            st = pool_specs_add(out, spec, err);
+        } else {
+            pool_spec_free(spec);
+        }
+    }
+    return st;
+}
+
+static enum status parse(struct reading_file *file, const struct doc *doc, struct pool_specs *out,
+                         struct error *err) {
+    struct error unused;
+    enum status st = read_all(file, doc, err);
+    enum status taken = take_specs(file, out, st == ST_OK ? err : &unused);
+    st = st == ST_OK ? taken : st;
+    return st == ST_OK && out->is_list ? reading_pools_check(file, out, err) : st;
+}
+
+enum status pool_file_parse(const char *name, struct str text, struct pool_specs *out,
                             struct error *err) {
     struct doc *doc;
-    struct reading reading = {.file = name};
+    struct reading_file file = {.name = name};
+    *out = (struct pool_specs){.n = 0};
     enum status st = doc_parse(DOC_YAML_MANY, name, text, &doc, err);
     if (st != ST_OK) {
         return st;
     }
-    st = pool_spec_new(&reading.spec, err);
-    reading.arena = arena_new(NULL, 0);
-    if (st == ST_OK) {
-        st = reading.arena ? read_all(&reading, doc, err) : reading_no_memory(&reading, err);
-    }
-    arena_free(reading.arena);
+    file.arena = arena_new(NULL, 0);
+    st = file.arena ? parse(&file, doc, out, err)
+                    : error_set(err, ST_NO_MEMORY, "%s: no memory for the pools", name);
+    arena_free(file.arena);
     doc_free(doc);
-    if (st == ST_OK) {
-        *out = reading.spec;
-    } else {
-        pool_spec_free(reading.spec);
+    if (st != ST_OK) {
+        pool_specs_free(out);
     }
     return st;
 }

@@ -128,28 +128,28 @@ static const struct {
      "  rewrite_headers\n  objective_headers             x-a\n"},
 };
 
-static struct pool_spec *parse(const char *text) {
-    struct pool_spec *spec = NULL;
+static struct pool_specs parse(const char *text) {
+    struct pool_specs specs;
     struct error err;
-    if (pool_file_parse("pool.yaml", str_of(text), &spec, &err) != ST_OK) {
+    if (pool_file_parse("pool.yaml", str_of(text), &specs, &err) != ST_OK) {
         fail_msg("%s\n%s", text, err.text);
     }
-    return spec;
+    return specs;
 }
 
 static void check_printed(const char *text, const char *printed) {
-    struct pool_spec *spec = parse(text);
+    struct pool_specs specs = parse(text);
     struct arena *arena = arena_new(NULL, 0);
     struct buf out;
     buf_init(&out, arena, 0);
-    pool_print(spec, &out);
+    pool_print_all(&specs, &out);
     buf_add_char(&out, '\0');
     if (!strstr(out.data, printed)) {
         fail_msg("%s\nbecame\n%s\nwithout\n%s", text, out.data, printed);
     }
     assert_null(strstr(out.data, " \n"));
     arena_free(arena);
-    pool_spec_free(spec);
+    pool_specs_free(&specs);
 }
 
 static void what_is_taken(void **state) {
@@ -425,7 +425,8 @@ static const struct {
     {"kind: InferencePool\napiVersion: inference.networking.k8s.io/v1\n",
      "1: spec: expected the object's spec, got nothing"},
     {POOL_V1 "kind: InferencePool\napiVersion: inference.networking.k8s.io/v1\nspec: {}\n",
-     "12: expected one InferencePool in the file, got a second"},
+     "12: expected one InferencePool in the file, got a second (several need `pools`, with the "
+     "name of each)"},
     {POOL_V1 "selector: {a: b}\n", "12: selector: the file's InferencePool has a selector already"},
     {POOL_V1 MODEL("{modelName: m, poolRef: {name: other}}"),
      "15: spec.poolRef.name: expected the file's InferencePool, \"llama-pool\", got \"other\""},
@@ -446,22 +447,23 @@ static const struct {
 static void what_is_refused(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
-        struct pool_spec *spec = NULL;
+        struct pool_specs specs;
         struct error err = {.status = ST_OK};
         char message[600];
         snprintf(message, sizeof(message), "pool.yaml:%s", refused[i].message);
-        enum status st = pool_file_parse("pool.yaml", str_of(refused[i].text), &spec, &err);
+        enum status st = pool_file_parse("pool.yaml", str_of(refused[i].text), &specs, &err);
         if (st != ST_BAD_CONFIG || strcmp(err.text, message) != 0) {
             fail_msg("%s\ngot      %s\nexpected %s", refused[i].text, err.text, message);
         }
-        assert_null(spec);
+        assert_int_equal(specs.n, 0);
     }
     assert_int_equal(metric_read(METRIC_ARENAS), 0);
 }
 
 static void endpoints_beside_the_file(void **state) {
     (void)state;
-    struct pool_spec *spec = parse("selector: {app: a}\nendpoints: [10.0.0.1:80]\n");
+    struct pool_specs specs = parse("selector: {app: a}\nendpoints: [10.0.0.1:80]\n");
+    struct pool_spec *spec = specs.items[0];
     struct error err;
     assert_int_equal(pool_file_add_endpoint(spec, STR("10.0.0.2:80"), &err), ST_OK);
     assert_int_equal(spec->n_endpoints, 2);
@@ -470,7 +472,7 @@ static void endpoints_beside_the_file(void **state) {
     assert_int_equal(pool_file_add_endpoint(spec, STR("host:80"), &err), ST_BAD_CONFIG);
     assert_string_equal(err.text, "\"host:80\" is no endpoint: expected IP:PORT (10.0.0.1:8000, "
                                   "[::1]:8000)");
-    pool_spec_free(spec);
+    pool_specs_free(&specs);
 }
 
 /* Every prefix of a file is taken or refused, in a line that it has. */
@@ -481,12 +483,12 @@ static void every_prefix(void **state) {
                 "b}]}]}") "kind: List\nitems: [{kind: InferencePool}]\n";
     (void)state;
     for (size_t n = 0; n < sizeof(text); n++) {
-        struct pool_spec *spec = NULL;
+        struct pool_specs specs;
         struct error err;
-        enum status st = pool_file_parse("f", str_make(text, n), &spec, &err);
+        enum status st = pool_file_parse("f", str_make(text, n), &specs, &err);
         assert_true(st == ST_OK || st == ST_BAD_CONFIG);
-        assert_true(st == ST_OK ? spec != NULL : strncmp(err.text, "f:", 2) == 0);
-        pool_spec_free(spec);
+        assert_true(st == ST_OK ? specs.n == 1 : strncmp(err.text, "f:", 2) == 0);
+        pool_specs_free(&specs);
     }
 }
 
@@ -499,9 +501,9 @@ static void ten_thousand_endpoints(void **state) {
         len += (size_t)sprintf(text + len, "- {address: 10.1.%d.%d:8000, labels: {n: \"%d\"}}\n",
                                i / 250, i % 250, i);
     }
-    struct pool_spec *spec = parse(text);
-    assert_int_equal(spec->n_endpoints, N);
-    pool_spec_free(spec);
+    struct pool_specs specs = parse(text);
+    assert_int_equal(specs.items[0]->n_endpoints, N);
+    pool_specs_free(&specs);
     test_free(text);
 }
 

@@ -14,21 +14,35 @@ struct pool_watch {
     struct pool_set *pools;
 };
 
-/* What the file holds, and the endpoints beside it. `text`: ptr NULL without a file. */
-static enum status make_specs(const struct pool_watch_options *options, struct str text,
+/* Without a file there is a pool without endpoints. */
+static enum status read_specs(const struct pool_watch_options *options, struct str text,
                               struct pool_specs *out, struct error *err) {
     struct pool_spec *spec = NULL;
     *out = (struct pool_specs){.n = 0};
-    enum status st = options->path ? pool_file_parse(options->path, text, &spec, err)
-                                   : pool_spec_new(&spec, err);
+    if (options->path) {
+        return pool_file_parse(options->path, text, out, err);
+    }
+    enum status st = pool_spec_new(&spec, err);
+    return st == ST_OK ? pool_specs_add(out, spec, err) : st;
+}
+
+/* What the file holds, and the endpoints beside it. `text`: ptr NULL without a file. */
+static enum status make_specs(const struct pool_watch_options *options, struct str text,
+                              struct pool_specs *out, struct error *err) {
+    enum status st = read_specs(options, text, out, err);
+    if (st == ST_OK && out->is_list && options->n_endpoints > 0) {
+        st = error_set(
+            err, ST_BAD_CONFIG,
+            "%s: has a list of pools, so that --endpoint %s can't be told to belong to one",
+            options->path, options->endpoints[0]);
+    }
     for (size_t i = 0; st == ST_OK && i < options->n_endpoints; i++) {
-        st = pool_file_add_endpoint(spec, str_of(options->endpoints[i]), err);
+        st = pool_file_add_endpoint(out->items[0], str_of(options->endpoints[i]), err);
     }
     if (st != ST_OK) {
-        pool_spec_free(spec);
-        return st;
+        pool_specs_free(out);
     }
-    return pool_specs_add(out, spec, err);
+    return st;
 }
 
 /* Returns: ST_OK with `*changed` false when the file holds what it held. */

@@ -1,4 +1,4 @@
-/* From what is due to what is under way to what the pool is told. */
+/* From what is due to what is under way to what the pools are told. */
 #include "discover/prober.h"
 
 #include <stddef.h>
@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/metric.h"
+#include "discover/followed.h"
 #include "discover/probe_check.h"
 #include "loop/clock.h"
 #include "net/log_limit.h"
@@ -14,11 +15,16 @@
  * for another would be the one that is wanted next. */
 enum { MOST_AT_ONCE = 512, MOST_KEPT = 1024 };
 
+struct checked_pool {
+    struct followed followed; /* first */
+    struct probe_group group;
+};
+
 struct prober {
     struct prober_options options;
-    struct pool_reader *reader;
+    struct pool_set_reader *pools;
     struct probe_set set;
-    uint64_t generation; /* of the pool that the set is of */
+    struct followed_pools checked;
     struct http_fetcher *fetcher;
     struct probe_check *running;
     struct alarm alarm;
@@ -61,7 +67,10 @@ static void log_change(struct prober *prober, const struct endpoint *endpoint, b
 
 static void tell_pool(const struct probe_check *check, struct endpoint *endpoint,
                       enum probe_verdict verdict, enum probe_result result) {
-    struct pool *pool = check->prober->options.pool;
+    char *group = (char *)check->probe->group;
+    const struct checked_pool *checked =
+        (struct checked_pool *)(void *)(group - offsetof(struct checked_pool, group));
+    struct pool *pool = checked->followed.pool;
     pool_set_ready(pool, endpoint, verdict == PROBE_READY);
     if (check->at_own_port && result == PROBE_REFUSED) {
         pool_refused(pool, endpoint);
@@ -96,7 +105,7 @@ static const struct probe_way *way_of(enum pool_health_kind kind) {
 }
 
 static void fill_in(struct prober *prober, struct probe_check *check, struct probe *probe) {
-    const struct pool_health *health = &prober->set.health;
+    const struct pool_health *health = &probe->group->health;
     struct endpoint_address address = probe->address;
     check->at_own_port = health->port == 0 || health->port == address.port;
     address.port = health->port > 0 ? health->port : address.port;
@@ -177,7 +186,7 @@ static void begin(struct prober *prober, struct probe *probe) {
         return;
     }
     fill_in(prober, check, probe);
-    if (check->way->begin(check, &prober->set.health, &err) != ST_OK) {
+    if (check->way->begin(check, &probe->group->health, &err) != ST_OK) {
         probe_check_fail(check, &err, false);
     }
 }
@@ -202,31 +211,60 @@ static void ring(struct alarm *alarm) {
     begin_due((struct prober *)(void *)((char *)alarm - offsetof(struct prober, alarm)));
 }
 
-/* ---- the pool -------------------------------------------------------------------------------- */
+/* ---- the pools ------------------------------------------------------------------------------- */
 
 /* HTTP needs a fetcher. Without one its checks fail. */
-static void prepare(struct prober *prober) {
+static void prepare(struct prober *prober, const struct probe_group *group) {
     struct error err;
-    if (prober->set.health.kind == POOL_HEALTH_HTTP && !prober->fetcher &&
+    if (group->health.kind == POOL_HEALTH_HTTP && !prober->fetcher &&
         http_fetcher_new(prober->options.worker, NULL, MOST_KEPT, &prober->fetcher, &err) !=
             ST_OK) {
         log_event(LOG_ERROR, "endpoints can't be checked", LOG_TEXT_OF("reason", err.text));
     }
 }
 
-void prober_look(struct prober *prober) {
-    const struct pool_snapshot *snapshot = pool_look(prober->reader);
-    if (prober->stopping || snapshot->generation == prober->generation) {
-        return;
+static void drop(void *cookie, struct followed *item) {
+    struct prober *prober = cookie;
+    struct checked_pool *checked = (struct checked_pool *)(void *)item;
+    probe_set_drop(&prober->set, &checked->group);
+    free(checked);
+}
+
+/* Returns: it was another than before. */
+static bool follow_pool(struct prober *prober, const struct pool_entry *entry) {
+    struct checked_pool *checked =
+        (struct checked_pool *)(void *)prober->checked.items[entry->slot];
+    struct pool_reader *reader = pool_set_reader_of(prober->pools, entry);
+    const struct pool_snapshot *snapshot = reader ? pool_look(reader) : NULL;
+    if (!snapshot || snapshot->generation == checked->followed.generation) {
+        return false;
     }
-    prober->generation = snapshot->generation;
+    checked->followed.generation = snapshot->generation;
     prober->unsettled = true;
-    if (!probe_set_follow(&prober->set, snapshot, clock_now_ns())) {
+    if (!probe_set_follow(&prober->set, &checked->group, snapshot, clock_now_ns())) {
         log_plain(LOG_ERROR, "no memory for checking endpoints");
     }
-    prepare(prober);
-    begin_due(prober);
-    settle(prober);
+    prepare(prober, &checked->group);
+    return true;
+}
+
+void prober_look(struct prober *prober) {
+    if (prober->stopping) {
+        return;
+    }
+    const struct pool_list *list = pool_set_look(prober->pools);
+    bool changed = list->generation != prober->checked.generation;
+    if (!followed_look(&prober->checked, list)) {
+        log_plain(LOG_ERROR, "no memory for checking endpoints");
+        return;
+    }
+    for (size_t i = 0; i < list->n; i++) {
+        changed = follow_pool(prober, &list->entries[i]) || changed;
+    }
+    if (changed) {
+        begin_due(prober);
+        settle(prober);
+    }
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -239,9 +277,11 @@ enum status prober_new(const struct prober_options *options, struct prober **out
     }
     prober->options = *options;
     prober->alarm.ring = ring;
+    prober->checked = (struct followed_pools){
+        .item_bytes = sizeof(struct checked_pool), .drop = drop, .cookie = prober};
     prober->set.most_running = options->most_at_once > 0 ? options->most_at_once : MOST_AT_ONCE;
     prober->set.dice.state = uv_hrtime();
-    enum status st = pool_reader_new(options->pool, 0, &prober->reader, err);
+    enum status st = pool_set_reader_new(options->pools, &prober->pools, err);
     if (st != ST_OK) {
         free(prober);
         return st;
@@ -275,8 +315,9 @@ void prober_stop(struct prober *prober, void (*done)(void *cookie), void *cookie
 void prober_free(struct prober *prober) {
     if (prober) {
         http_fetcher_free(prober->fetcher);
+        followed_drop(&prober->checked);
         probe_set_fini(&prober->set);
-        pool_reader_free(prober->reader);
+        pool_set_reader_free(prober->pools);
         free(prober);
     }
 }

@@ -99,7 +99,8 @@ static void place_close(struct place *place) {
 struct rig {
     struct place places[MOST_PLACES];
     size_t n_places;
-    struct pool *pool;
+    struct pool_set *pools;
+    struct pool *pool;          /* of these */
     struct pool_reader *reader; /* the test's */
     struct worker *worker;
     struct prober *prober;
@@ -165,11 +166,11 @@ static void rig_init(struct rig *rig, size_t n_places) {
         address_print(&place->address, place->text);
         place_open(place);
     }
-    assert_int_equal(pool_new(&rig->pool, &err), ST_OK);
+    rig->pools = fixture_set(&rig->pool);
     assert_int_equal(pool_reader_new(rig->pool, 1, &rig->reader, &err), ST_OK);
     assert_int_equal(worker_new("prober", &rig->worker, &err), ST_OK);
     struct prober_options options = {
-        .worker = rig->worker, .pool = rig->pool, .settled = on_settled, .cookie = rig};
+        .worker = rig->worker, .pools = rig->pools, .settled = on_settled, .cookie = rig};
     assert_int_equal(prober_new(&options, &rig->prober, &err), ST_OK);
     assert_int_equal(worker_start(rig->worker, &err), ST_OK);
 }
@@ -204,7 +205,7 @@ static void rig_fini(struct rig *rig) {
         place_close(&rig->places[i]);
     }
     pool_reader_free(rig->reader);
-    pool_free(rig->pool);
+    pool_set_free(rig->pools);
     lock_cond_fini(&rig->cond);
     lock_fini(&rig->lock);
 }

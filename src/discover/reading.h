@@ -1,5 +1,5 @@
-/* What the files that read a pool's configuration share: the pool's spec as it grows, and readers
- * of the values that come again and again. For reading*.c and pool_file.c only.
+/* What the files that read the configuration of pools share: each pool's spec as it grows, and
+ * readers of the values that come again and again. For reading*.c and pool_file.c only.
  *
  * Every reader refuses with the file, the line and the path of the value, what was expected and
  * what is there. Texts are copied into the spec. */
@@ -7,7 +7,7 @@
 #define SLUICE_DISCOVER_READING_H
 
 #include "base/doc.h"
-#include "pool/pool_spec.h"
+#include "pool/pool_set.h"
 
 enum { READING_MOST_PORTS = 8, READING_MOST_TARGETS = 100, READING_NAME_BYTES = 256 };
 
@@ -29,16 +29,28 @@ struct reading_ports {
 
 enum reading_unknown { UNKNOWN_UNSAID, UNKNOWN_REFUSE, UNKNOWN_PASS };
 
+/* Of one pool. */
 struct reading {
     const char *file;
     struct pool_spec *spec;
-    struct arena *arena;        /* lives while the file is read */
+    struct arena *arena;        /* the file's: lives while it is read */
     struct reading_ports ports; /* of addresses without one */
     bool has_models;            /* a list of models, even an empty one */
     bool has_pool;              /* an InferencePool */
-    bool has_own;               /* a document without `kind` */
+    bool has_profile;           /* of its own */
+    unsigned line;              /* of its item in the list of pools; 0: there is no list */
     enum reading_unknown unknown;
     struct reading_names endpoints, models, split, objectives, rewrites; /* split: with targets */
+};
+
+/* Of the whole file: a reading for each pool. */
+struct reading_file {
+    const char *name;
+    struct arena *arena;
+    struct reading *items; /* in the file's order; without a list there is one */
+    size_t n;
+    struct reading **by_name; /* sorted; NULL without a list */
+    bool has_own;             /* a document without `kind` */
 };
 
 /* ---- values (reading.c) ---------------------------------------------------------------------- */
@@ -63,6 +75,9 @@ enum status reading_port(const struct doc_node *node, uint16_t *out, struct erro
 /* A list of such. An absent one changes nothing. */
 enum status reading_port_list(const struct doc_node *list, struct reading_ports *out,
                               struct error *err) __attribute__((warn_unused_result));
+/* The name of a header, in lower case. An absent one changes nothing. */
+enum status reading_header(struct reading *reading, const struct doc_node *node, struct str *out,
+                           struct error *err) __attribute__((warn_unused_result));
 /* An object of texts. An absent one is empty. */
 enum status reading_labels(struct reading *reading, const struct doc_node *node,
                            struct pool_labels *out, struct error *err)
@@ -117,11 +132,24 @@ enum status reading_profile(struct reading *reading, const struct doc_node *node
 enum status reading_metrics(struct reading *reading, const struct doc_node *node, struct error *err)
     __attribute__((warn_unused_result));
 
+/* reading_pools.c: makes a reading for each item of `pools` of `node`, with its name and match; for
+ * an absent one there is one reading, of a pool for all. Texts are of their specs. */
+enum status reading_pools(struct reading_file *file, const struct doc_node *node, struct error *err)
+    __attribute__((warn_unused_result));
+/* Returns: NULL when there is no pool of this name in the list. */
+struct reading *reading_pools_find(const struct reading_file *file, struct str name);
+/* Refuses two that take the same requests. */
+enum status reading_pools_check(const struct reading_file *file, const struct pool_specs *specs,
+                                struct error *err) __attribute__((warn_unused_result));
+/* Puts the pool's name behind the sentence, where there is a list. Returns: err->status. */
+enum status reading_pools_blame(const struct reading *reading, struct error *err);
+
 /* reading_object.c: objects of the API. */
 /* Is it one, by its `kind`? */
 bool reading_is_object(const struct doc_node *node);
-/* Reads an InferencePool (`pools`) or all others; what it is not to read it leaves alone. */
-enum status reading_object(struct reading *reading, const struct doc_node *node, bool pools,
+/* Reads an InferencePool (`pools`) or all others, for the pool that it is or that it refers to;
+ * what it is not to read it leaves alone. */
+enum status reading_object(struct reading_file *file, const struct doc_node *node, bool pools,
                            struct error *err) __attribute__((warn_unused_result));
 
 #endif

@@ -1,8 +1,9 @@
 /* Objects of the Gateway API Inference Extension, as they are applied to a cluster: InferencePool
  * (v1, v1alpha2), InferenceModel, InferenceObjective, InferenceModelRewrite, and the file of the
  * upstream project's picker, EndpointPickerConfig. Their `spec` is read
- * strictly; `metadata` but for the name, and `status`, are the cluster's. There is one pool, and
- * what refers to a pool must refer to it. */
+ * strictly; `metadata` but for the name, and `status`, are the cluster's. Without a list of pools
+ * there is one pool, and what refers to a pool must refer to it; with one an InferencePool is the
+ * pool of its name there, and what refers to a pool is that one's. */
 #include "discover/reading.h"
 
 static const char GROUPS[][32] = {"inference.networking.k8s.io", "inference.networking.x-k8s.io",
@@ -72,10 +73,15 @@ static enum status read_pool(struct reading *reading, const struct doc_node *obj
         "selector",    "targetPorts", "targetPortNumber", "endpointPickerRef", "extensionRef",
         "appProtocol", NULL};
     if (reading->has_pool) {
-        return doc_error(object, err, "expected one InferencePool in the file, got a second");
+        return doc_error(object, err,
+                         reading->line > 0
+                             ? "expected one InferencePool of this name in the file, got a second"
+                             : "expected one InferencePool in the file, got a second (several "
+                               "need `pools`, with the name of each)");
     }
     reading->has_pool = true;
-    enum status st = read_name(reading, object, &reading->spec->name, err);
+    enum status st =
+        reading->line > 0 ? ST_OK : read_name(reading, object, &reading->spec->name, err);
     if (st == ST_OK) {
         st = doc_only(spec, names, err);
     }
@@ -238,10 +244,35 @@ static enum status check_version(const struct doc_node *object, struct error *er
                                    GROUPS[0], GROUPS[1], GROUPS[2], GROUPS[0], STR_ARG(text));
 }
 
-static enum status read_object(struct reading *reading, const struct doc_node *object, bool pools,
+/* Which pool of the list it is, or refers to: NAME at `node`. */
+static enum status find_pool(const struct reading_file *file, const struct doc_node *node,
+                             struct reading **out, struct error *err) {
+    struct str name = {NULL, 0};
+    enum status st = doc_read_str(node, &name, err);
+    *out = st == ST_OK && name.ptr ? reading_pools_find(file, name) : NULL;
+    if (st != ST_OK || *out) {
+        return st;
+    }
+    return name.ptr
+               ? doc_error(node, err, "expected the name of one of the file's pools, got \"%.*s\"",
+                           STR_ARG(name))
+               : doc_error(node, err, "expected the name of one of the file's pools, got nothing");
+}
+
+static enum status find_reading(const struct reading_file *file, const struct doc_node *object,
+                                bool is_pool, struct reading **out, struct error *err) {
+    struct doc_node spec = doc_get(object, "spec"), metadata = doc_get(object, "metadata");
+    struct doc_node ref = doc_get(&spec, "poolRef");
+    struct doc_node name = doc_get(is_pool ? &metadata : &ref, "name");
+    *out = &file->items[0];
+    return file->by_name ? find_pool(file, &name, out, err) : ST_OK;
+}
+
+static enum status read_object(struct reading_file *file, const struct doc_node *object, bool pools,
                                struct error *err) {
     static const char *const names[] = {"apiVersion", "kind", "metadata", "spec", "status", NULL};
     const struct kind *kind = NULL;
+    struct reading *reading = NULL;
     struct doc_node spec = doc_get(object, "spec");
     enum status st = find_kind(object, &kind, err);
     if (st != ST_OK || pools != (kind->read == read_pool)) {
@@ -257,14 +288,18 @@ static enum status read_object(struct reading *reading, const struct doc_node *o
     if (st == ST_OK) {
         st = doc_expect_object(&spec, err);
     }
-    if (st == ST_OK && !pools) {
+    if (st == ST_OK) {
+        st = find_reading(file, object, pools, &reading, err);
+    }
+    if (st == ST_OK && !pools && !file->by_name) {
         st = check_pool_ref(reading, &spec, err);
     }
     return st == ST_OK ? kind->read(reading, object, &spec, err) : st;
 }
 
-/* A file that is not applied to a cluster: it has no `spec`. */
-static enum status read_picker(struct reading *reading, const struct doc_node *object,
+/* A file that is not applied to a cluster: it has no `spec`. In a list of pools it is for those
+ * that have no profile of their own. */
+static enum status read_picker(struct reading_file *file, const struct doc_node *object,
                                struct error *err) {
     static const char *const names[] = {"apiVersion", "kind", "plugins", "schedulingProfiles",
                                         NULL};
@@ -272,23 +307,29 @@ static enum status read_picker(struct reading *reading, const struct doc_node *o
     if (st == ST_OK) {
         st = doc_only(object, names, err);
     }
-    return st == ST_OK ? reading_profile(reading, object, err) : st;
+    for (size_t i = 0; i < file->n && st == ST_OK; i++) {
+        struct reading *reading = &file->items[i];
+        if (!file->by_name || !reading->has_profile) {
+            st = reading_profile(reading, object, err);
+        }
+    }
+    return st;
 }
 
-enum status reading_object(struct reading *reading, const struct doc_node *node, bool pools,
+enum status reading_object(struct reading_file *file, const struct doc_node *node, bool pools,
                            struct error *err) {
     struct doc_node kind = doc_get(node, "kind"), items = doc_get(node, "items");
     struct str text = {NULL, 0};
     enum status st = doc_read_str(&kind, &text, NULL);
     if (st == ST_OK && str_is(text, "EndpointPickerConfig")) {
-        return pools ? ST_OK : read_picker(reading, node, err);
+        return pools ? ST_OK : read_picker(file, node, err);
     }
     if (st != ST_OK || !str_is(text, "List")) {
-        return read_object(reading, node, pools, err);
+        return read_object(file, node, pools, err);
     }
     for (struct doc_node item = {0};
          doc_present(&items) && st == ST_OK && doc_each(&items, &item);) {
-        st = read_object(reading, &item, pools, err);
+        st = read_object(file, &item, pools, err);
     }
     return st;
 }

@@ -140,11 +140,11 @@ static enum status read_key(struct reading *reading, const struct doc_node *node
     return node->val ? reading_name(reading, node, out, err) : ST_OK;
 }
 
-static enum status read_header(struct reading *reading, const struct doc_node *node,
-                               struct str *out, struct error *err) {
+enum status reading_header(struct reading *reading, const struct doc_node *node, struct str *out,
+                           struct error *err) {
     struct str name = *out;
     enum status st = read_key(reading, node, &name, err);
-    if (st == ST_OK && !is_header(name)) {
+    if (st == ST_OK && node->val && !is_header(name)) {
         st = doc_error(node, err, "expected the name of a header in lower case, got \"%.*s\"",
                        STR_ARG(name));
     }
@@ -166,13 +166,13 @@ static enum status read_headers(struct reading *reading, const struct doc_node *
     *out = (struct protocol_headers){.n = n};
     struct doc_node item = {0};
     for (size_t i = 0; i < n && st == ST_OK && doc_each(node, &item); i++) {
-        st = read_header(reading, &item, &out->names[i], err);
+        st = reading_header(reading, &item, &out->names[i], err);
     }
     return st;
 }
 
 #define READ_KEY read_key
-#define READ_HEADER read_header
+#define READ_HEADER reading_header
 #define READ_HEADERS read_headers
 
 static enum status read_names(struct reading *reading, const struct doc_node *node,

@@ -14,16 +14,26 @@ void scrape_schedule_fini(struct scrape_schedule *schedule) {
 }
 
 /* In no second more than the limit: a burst, and what the pace allows behind it. */
-void scrape_schedule_set_pace(struct scrape_schedule *schedule, uint64_t interval_ns,
-                              uint32_t most_per_second) {
-    schedule->interval_ns = interval_ns;
-    schedule->most_per_second = most_per_second;
-    schedule->spacing_ns = (NS_PER_S + BURST_NS) / most_per_second + 1;
+void scrape_pace_set(struct scrape_pace *pace, uint64_t interval_ns, uint32_t most_per_second) {
+    pace->interval_ns = interval_ns;
+    pace->spacing_ns = (NS_PER_S + BURST_NS) / most_per_second + 1;
 }
 
-uint64_t scrape_schedule_interval_ns(const struct scrape_schedule *schedule) {
-    uint64_t all_ns = schedule->n_turns * schedule->spacing_ns;
-    return all_ns > schedule->interval_ns ? all_ns : schedule->interval_ns;
+void scrape_schedule_set_pace(struct scrape_schedule *schedule, uint64_t interval_ns,
+                              uint32_t most_per_second) {
+    scrape_pace_set(&schedule->all, interval_ns, most_per_second);
+}
+
+/* How long it takes to ask all of them once. */
+static uint64_t round_ns(const struct scrape_pace *pace) {
+    return pace->n_turns * pace->spacing_ns;
+}
+
+uint64_t scrape_schedule_interval_ns(const struct scrape_schedule *schedule,
+                                     const struct scrape_pace *pace) {
+    uint64_t all_ns = round_ns(&schedule->all), own_ns = round_ns(pace);
+    uint64_t longest_ns = all_ns > own_ns ? all_ns : own_ns;
+    return longest_ns > pace->interval_ns ? longest_ns : pace->interval_ns;
 }
 
 /* ---- when ------------------------------------------------------------------------------------ */
@@ -34,7 +44,7 @@ static uint64_t share_of(struct scrape_schedule *schedule, uint64_t ns) {
 
 /* Twice as long for each failure but the first, which may be an accident. */
 static uint64_t wait_of(struct scrape_schedule *schedule, const struct scrape_turn *turn) {
-    uint64_t wait_ns = scrape_schedule_interval_ns(schedule);
+    uint64_t wait_ns = scrape_schedule_interval_ns(schedule, turn->pace);
     uint64_t longest_ns = wait_ns > LONGEST_WAIT_NS ? wait_ns : LONGEST_WAIT_NS;
     unsigned n = turn->n_failures < MOST_DOUBLINGS ? turn->n_failures : MOST_DOUBLINGS;
     wait_ns <<= n > 0 ? n - 1 : 0;
@@ -43,16 +53,19 @@ static uint64_t wait_of(struct scrape_schedule *schedule, const struct scrape_tu
 }
 
 bool scrape_schedule_add(struct scrape_schedule *schedule, struct scrape_turn *turn,
-                         uint64_t now_ns) {
-    schedule->n_turns++;
-    uint64_t wait_ns = share_of(schedule, scrape_schedule_interval_ns(schedule));
+                         struct scrape_pace *pace, uint64_t now_ns) {
+    schedule->all.n_turns++;
+    pace->n_turns++;
+    uint64_t wait_ns = share_of(schedule, scrape_schedule_interval_ns(schedule, pace));
+    turn->pace = pace;
     turn->n_failures = 0;
     return deadlines_set(&schedule->waiting, &turn->deadline, now_ns + wait_ns);
 }
 
 void scrape_schedule_remove(struct scrape_schedule *schedule, struct scrape_turn *turn) {
     deadlines_remove(&schedule->waiting, &turn->deadline);
-    schedule->n_turns--;
+    schedule->all.n_turns--;
+    turn->pace->n_turns--;
 }
 
 struct scrape_turn *scrape_schedule_take(struct scrape_schedule *schedule, uint64_t now_ns) {
@@ -63,7 +76,7 @@ struct scrape_turn *scrape_schedule_take(struct scrape_schedule *schedule, uint6
     struct deadline *deadline = deadlines_take_due(&schedule->waiting, now_ns);
     if (deadline) {
         uint64_t base_ns = schedule->next_ns > earliest_ns ? schedule->next_ns : earliest_ns;
-        schedule->next_ns = base_ns + schedule->spacing_ns;
+        schedule->next_ns = base_ns + schedule->all.spacing_ns;
     }
     return (struct scrape_turn *)(void *)deadline;
 }
@@ -77,7 +90,7 @@ bool scrape_schedule_put(struct scrape_schedule *schedule, struct scrape_turn *t
 
 uint64_t scrape_schedule_next_ns(const struct scrape_schedule *schedule, uint64_t now_ns) {
     uint64_t due_ns = deadlines_next_ns(&schedule->waiting);
-    uint64_t together_ns = schedule->interval_ns / TOGETHER_SHARE;
+    uint64_t together_ns = schedule->all.interval_ns / TOGETHER_SHARE;
     uint64_t soonest_ns = now_ns + (together_ns < TOGETHER_NS ? together_ns : TOGETHER_NS);
     if (due_ns == UINT64_MAX) {
         return UINT64_MAX;

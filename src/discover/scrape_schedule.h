@@ -10,33 +10,43 @@
 #include "base/dice.h"
 #include "loop/deadlines.h"
 
+/* How often those of a pool are asked. Zeroed it needs scrape_pace_set. */
+struct scrape_pace {
+    uint64_t interval_ns;
+    uint64_t spacing_ns; /* from one of them to the next, on average at least */
+    size_t n_turns;      /* those that wait and those that were taken */
+};
+
+void scrape_pace_set(struct scrape_pace *pace, uint64_t interval_ns, uint32_t most_per_second);
+
 /* Embedded in what is asked. Zeroed memory is in no schedule. */
 struct scrape_turn {
     struct deadline deadline; /* first: a deadline is cast to its turn */
-    unsigned n_failures;      /* in a row */
+    struct scrape_pace *pace;
+    unsigned n_failures; /* in a row */
 };
 
-/* Zeroed, with a seed in the dice, it is an empty one that needs a pace. */
+/* Zeroed, with a seed in the dice, it is an empty one that needs a pace: that of all, with the
+ * shortest interval that somebody has, and the limit that holds in any second. */
 struct scrape_schedule {
     struct deadlines waiting;
     struct dice dice;
-    uint64_t interval_ns;
-    uint32_t most_per_second;
-    uint64_t spacing_ns; /* from one to the next, on average at least */
-    uint64_t next_ns;    /* that the limit would have the next one at */
-    size_t n_turns;      /* those that wait and those that were taken */
+    struct scrape_pace all;
+    uint64_t next_ns; /* that the limit would have the next one at */
 };
 
 void scrape_schedule_fini(struct scrape_schedule *schedule);
 /* From now on. What waits keeps its time. */
 void scrape_schedule_set_pace(struct scrape_schedule *schedule, uint64_t interval_ns,
                               uint32_t most_per_second);
-/* How long it is from one time to the next for each, without what is random. */
-uint64_t scrape_schedule_interval_ns(const struct scrape_schedule *schedule);
+/* How long it is from one time to the next for each of this pace, without what is random. */
+uint64_t scrape_schedule_interval_ns(const struct scrape_schedule *schedule,
+                                     const struct scrape_pace *pace);
 
 /* A new one: its time is within one interval. Returns: false when out of memory. */
 bool scrape_schedule_add(struct scrape_schedule *schedule, struct scrape_turn *turn,
-                         uint64_t now_ns) __attribute__((warn_unused_result));
+                         struct scrape_pace *pace, uint64_t now_ns)
+    __attribute__((warn_unused_result));
 /* Whether it waits or was taken. */
 void scrape_schedule_remove(struct scrape_schedule *schedule, struct scrape_turn *turn);
 /* Returns: one whose time has come, taken out until scrape_schedule_put; NULL: none. */

@@ -23,6 +23,7 @@ struct asked {
 
 struct world {
     struct scrape_schedule schedule;
+    struct scrape_pace pace;
     struct asked *endpoints;
     size_t n;
     uint64_t now_ns;
@@ -38,9 +39,10 @@ static void open_world(struct world *world, size_t n, uint64_t interval_ns, uint
     world->times = calloc(MOST_TIMES, sizeof(*world->times));
     assert_true(world->endpoints && world->times);
     scrape_schedule_set_pace(&world->schedule, interval_ns, most);
+    scrape_pace_set(&world->pace, interval_ns, most);
     for (size_t i = 0; i < n; i++) {
         struct scrape_turn *turn = &world->endpoints[i].turn;
-        assert_true(scrape_schedule_add(&world->schedule, turn, world->now_ns));
+        assert_true(scrape_schedule_add(&world->schedule, turn, &world->pace, world->now_ns));
     }
 }
 

@@ -3,7 +3,7 @@
 #ifndef SLUICE_POOL_POOL_FIXTURE_H
 #define SLUICE_POOL_POOL_FIXTURE_H
 
-#include "pool/pool.h"
+#include "pool/pool_set.h"
 
 static inline struct pool_spec *fixture_spec(void) {
     struct pool_spec *spec = NULL;
@@ -64,6 +64,21 @@ static inline void fixture_close(struct fixture *fixture) {
     assert_int_equal(numbers.n_in_flight, 0);
     pool_reader_free(fixture->reader);
     pool_free(fixture->pool);
+}
+
+/* A set of one pool without endpoints, which goes on to be updated by itself. Owns:
+ * pool_set_free. */
+static inline struct pool_set *fixture_set(struct pool **pool) {
+    struct pool_set *set;
+    struct pool_specs specs = {.n = 0};
+    struct error err;
+    assert_int_equal(pool_set_new(&set, &err), ST_OK);
+    assert_int_equal(pool_specs_add(&specs, fixture_spec(), &err), ST_OK);
+    assert_int_equal(pool_set_update(set, &specs, &err), ST_OK);
+    struct pool_list *list = pool_set_list(set);
+    *pool = list->entries[0].pool;
+    pool_list_unref(list);
+    return set;
 }
 
 static inline struct endpoint *fixture_endpoint(struct fixture *fixture, const char *text) {
