@@ -21,17 +21,18 @@ def pool_file(config):
 
 class Gateway:
     """`endpoints` are three addresses. Unless the pool is `checked` it has no `health:`, and all of them
-    are ready at once. `change` may rewrite its text, `more` Envoy's; `n_ready` is what comes of it."""
+    are ready at once. `pool` is another pool file than the one that is named there; `change` may rewrite
+    its text, `more` Envoy's; `n_ready` is what comes of it."""
 
     def __init__(self, folder, config, endpoints, grpc_port=1, checked=False,
-                 change=lambda text: text, more=lambda text: text, args=(), n_ready=3):
+                 change=lambda text: text, more=lambda text: text, args=(), n_ready=3, pool=None):
         self.folder = str(folder)
         self.places = {LISTENER: "127.0.0.1:0", **places_of(endpoints, grpc_port)}
         self.endpoints = endpoints
-        with open(os.path.join(FOLDER, pool_file(config)), encoding="utf-8") as file:
+        with open(os.path.join(FOLDER, pool or pool_file(config)), encoding="utf-8") as file:
             pool = file.read()
         if not checked:
-            pool = re.sub(r"^health:.*\n", "", pool, flags=re.M)
+            pool = re.sub(r"^ *health:.*\n", "", pool, flags=re.M)
         self.picker = Picker(folder, place(change(pool), self.places), args)
         self.envoy = None
         try:

@@ -6,7 +6,11 @@ import subprocess
 from lib import metrics
 from lib.server import Server, binary, grpc_addresses_in, metrics_address_in
 
-READY = 'sluice_pick_pool_endpoints{state="ready"}'
+
+def n_ready(numbers):
+    """Endpoints that are ready, of all pools."""
+    return sum(value for name, value in numbers.items()
+               if name.startswith("sluice_pick_pool_endpoints{") and 'state="ready"' in name)
 
 
 class Picker(Server):
@@ -60,7 +64,7 @@ class Picker(Server):
 
     def wait_ready_endpoints(self, n):
         """Its checks of health have found so many."""
-        return self.wait_until(lambda now: now[READY] == n, f"{n} endpoints that are ready")
+        return self.wait_until(lambda now: n_ready(now) == n, f"{n} endpoints that are ready")
 
     def wait_streams(self, n):
         """So many requests are between their headers and the end of their answer."""
