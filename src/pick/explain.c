@@ -176,7 +176,7 @@ static bool is_eligible(const struct explanation *self, const struct verdict *ve
 /* The lower the better: by the profile's sums, or else by rank. */
 static double order_of(const struct verdict *verdict) {
     return !verdict->eligible ? INFINITY
-           : verdict->judged  ? -(double)verdict->judged->seen.score
+           : verdict->judged  ? -(double)verdict->judged->score
                               : (double)verdict->rank;
 }
 
@@ -202,10 +202,10 @@ static enum status ask_profile(struct explanation *self, struct error *err) {
 /* What the profile says of the member; it has those of the pool in their order. */
 static const struct pool_judgement *find_judgement(const struct explanation *self, uint32_t member,
                                                    size_t *next) {
-    while (*next < self->profile.n && self->profile.items[*next].seen.member < member) {
+    while (*next < self->profile.n && self->profile.items[*next].member < member) {
         *next += 1;
     }
-    bool found = *next < self->profile.n && self->profile.items[*next].seen.member == member;
+    bool found = *next < self->profile.n && self->profile.items[*next].member == member;
     return found ? &self->profile.items[*next] : NULL;
 }
 

@@ -22,11 +22,11 @@ static void say_head(const struct profile *profile, struct buf *out) {
 }
 
 /* What it has not said itself is in brackets: our own count. */
-static void say_count(bool known, uint32_t n, struct buf *out) {
-    buf_printf(out, known ? "  %7u" : "  (%5u)", n);
+static void say_count(bool known, float n, struct buf *out) {
+    buf_printf(out, known ? "  %7.0f" : "  (%5.0f)", (double)n);
 }
 
-static void say_seen(const struct candidate *seen, struct buf *out) {
+static void say_seen(const struct pool_judgement *seen, struct buf *out) {
     say_count(seen->known & LOAD_WAITING, seen->n_waiting, out);
     say_count(seen->known & LOAD_RUNNING, seen->n_running, out);
     if (seen->known & LOAD_KV_CACHE) {
@@ -38,9 +38,8 @@ static void say_seen(const struct candidate *seen, struct buf *out) {
 
 static void say_one(const struct pool_snapshot *snapshot, const struct profile *profile,
                     const struct pool_judgement *item, struct buf *out) {
-    buf_printf(out, "  %-*s", ENDPOINT_COLUMNS,
-               snapshot->members[item->seen.member].endpoint->text);
-    say_seen(&item->seen, out);
+    buf_printf(out, "  %-*s", ENDPOINT_COLUMNS, snapshot->members[item->member].endpoint->text);
+    say_seen(item, out);
     if (item->taker) {
         buf_printf(out, "  taken away by %.*s\n", STR_ARG(item->taker->name));
         return;
@@ -49,7 +48,7 @@ static void say_one(const struct pool_snapshot *snapshot, const struct profile *
         char head[HEAD_BYTES];
         buf_printf(out, "  %*.3f", head_of(&profile->scorers[i], head), (double)item->scores[i]);
     }
-    buf_printf(out, "  %7.3f\n", (double)item->seen.score);
+    buf_printf(out, "  %7.3f\n", (double)item->score);
 }
 
 void explain_profile(const struct pool_snapshot *snapshot,

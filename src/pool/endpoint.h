@@ -30,6 +30,7 @@ struct endpoint {
     _Atomic uint64_t n_picked;  /* in all */
 
     bool wanted;         /* in the pool's newest snapshot */
+    uint32_t member;     /* of that snapshot, if it is */
     bool known;          /* a check has ended, or there are none */
     bool ready;          /* with `known`: as checks say; true without checks */
     bool refused;        /* in the pool's list of those that refused a connection */

@@ -8,6 +8,13 @@ static void set(_Atomic uint32_t *cell, uint32_t value) {
     atomic_store_explicit(cell, value, memory_order_relaxed);
 }
 
+/* For those who keep a copy of it. */
+static void note(const struct pool *pool, const struct endpoint *endpoint) {
+    if (endpoint->wanted) {
+        pool_changes_note(&pool->snapshot->changes, endpoint->member);
+    }
+}
+
 static uint32_t rank_of(const struct endpoint *endpoint) {
     if (!endpoint->wanted || (endpoint->known && !endpoint->ready)) {
         return ENDPOINT_OUT;
@@ -39,6 +46,7 @@ void endpoint_rank_again(struct pool *pool, struct endpoint *endpoint) {
         ranking_insert(&pool->ranking, &endpoint->ranked, rank);
     }
     set(&endpoint->rank, rank);
+    note(pool, endpoint);
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -52,6 +60,7 @@ void endpoint_raise(struct pool *pool, struct endpoint *endpoint) {
         ranking_raise(&pool->ranking, &endpoint->ranked);
         set(&endpoint->rank, rank + 1);
     }
+    note(pool, endpoint);
 }
 
 void endpoint_lower(struct pool *pool, struct endpoint *endpoint) {
@@ -64,6 +73,7 @@ void endpoint_lower(struct pool *pool, struct endpoint *endpoint) {
         ranking_lower(&pool->ranking, &endpoint->ranked);
         set(&endpoint->rank, rank - 1);
     }
+    note(pool, endpoint);
 }
 
 /* ---- those that refused ---------------------------------------------------------------------- */

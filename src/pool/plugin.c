@@ -34,30 +34,3 @@ enum status plugin_read(const struct plugin *plugin, const struct doc_node *node
     }
     return st == ST_OK && doc_present(node) ? doc_only(node, none, err) : st;
 }
-
-void choice_keep(struct choice *choice, const void *parameters,
-                 bool (*keep)(const void *parameters, const struct choice *choice,
-                              const struct candidate *candidate)) {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < choice->n; i++) {
-        if (keep(parameters, choice, &choice->candidates[i])) {
-            choice_swap(choice, n++, i);
-        }
-    }
-    choice->n = n;
-}
-
-void choice_add_least(struct choice *choice, float weight) {
-    uint32_t least = UINT32_MAX, greatest = 0;
-    for (uint32_t i = 0; i < choice->n; i++) {
-        uint32_t value = choice->candidates[i].value;
-        least = value < least ? value : least;
-        greatest = value > greatest ? value : greatest;
-    }
-    float span = greatest > least ? (float)(greatest - least) : 1;
-    for (uint32_t i = 0; i < choice->n; i++) {
-        struct candidate *candidate = &choice->candidates[i];
-        uint32_t better = greatest > least ? greatest - candidate->value : 1;
-        candidate->score += (float)better / span * weight;
-    }
-}

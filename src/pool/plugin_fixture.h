@@ -6,14 +6,18 @@
 #include "pool/pool_fixture.h"
 #include "pool/profile.h"
 
-enum { FIXTURE_MOST_CANDIDATES = 16 };
+enum { FIXTURE_MOST_CANDIDATES = 16, FIXTURE_PICKED_OF = 4, FIXTURE_PICKS = 4000 };
 
 struct plugin_fixture {
     struct fixture pool;
     struct arena *arena;
     void *parameters;
     struct dice dice;
-    struct candidate candidates[FIXTURE_MOST_CANDIDATES];
+    uint32_t member[FIXTURE_MOST_CANDIDATES], known[FIXTURE_MOST_CANDIDATES];
+    float in_flight[FIXTURE_MOST_CANDIDATES], n_waiting[FIXTURE_MOST_CANDIDATES];
+    float n_running[FIXTURE_MOST_CANDIDATES], kv_cache_used[FIXTURE_MOST_CANDIDATES];
+    float score[FIXTURE_MOST_CANDIDATES], scratch[FIXTURE_MOST_CANDIDATES];
+    struct choice_columns columns; /* of the above */
     struct choice choice;
 };
 
@@ -28,12 +32,21 @@ static inline void plugin_fixture_open(struct plugin_fixture *fixture, const str
     assert_non_null(fixture->arena);
     assert_int_equal(plugin_read(plugin, &none, fixture->arena, &fixture->parameters, &err), ST_OK);
     for (uint32_t i = 0; i < n; i++) {
-        fixture->candidates[i].member = i;
+        fixture->member[i] = i;
     }
+    fixture->columns = (struct choice_columns){.member = fixture->member,
+                                               .known = fixture->known,
+                                               .in_flight = fixture->in_flight,
+                                               .n_waiting = fixture->n_waiting,
+                                               .n_running = fixture->n_running,
+                                               .kv_cache_used = fixture->kv_cache_used};
     fixture->choice = (struct choice){.snapshot = pool_look(fixture->pool.reader),
                                       .dice = &fixture->dice,
-                                      .candidates = fixture->candidates,
-                                      .n = n};
+                                      .n = n,
+                                      .columns = &fixture->columns,
+                                      .score = fixture->score,
+                                      .scratch = fixture->scratch,
+                                      .room = &fixture->columns};
 }
 
 static inline void plugin_fixture_close(struct plugin_fixture *fixture) {
@@ -47,6 +60,34 @@ static inline void assert_near(float got, float wanted) {
     }
 }
 
+/* Drops the candidate that the picker chooses. Returns: its member. */
+static inline uint32_t plugin_fixture_pick(struct plugin_fixture *fixture,
+                                           const struct plugin *picker, uint32_t nth) {
+    uint32_t place = picker->pick(fixture->parameters, &fixture->choice, nth);
+    assert_true(place < fixture->choice.n);
+    uint32_t member = fixture->member[place];
+    choice_drop(&fixture->choice, place);
+    return member;
+}
+
+/* How often, of FIXTURE_PICKS, each of FIXTURE_PICKED_OF with these sums is the first choice. */
+static inline void count_picks(const struct plugin *picker, const float *sums, uint32_t *n_first) {
+    struct plugin_fixture fixture;
+    plugin_fixture_open(&fixture, picker, FIXTURE_PICKED_OF);
+    for (uint32_t k = 0; k < FIXTURE_PICKED_OF; k++) {
+        fixture.score[k] = sums[k];
+    }
+    for (int i = 0; i < FIXTURE_PICKS; i++) {
+        n_first[picker->pick(fixture.parameters, &fixture.choice, 0)]++;
+    }
+    plugin_fixture_close(&fixture);
+}
+
+static inline void assert_share(uint32_t n_picks, double wanted) {
+    assert_true(n_picks > (wanted - 0.03) * FIXTURE_PICKS);
+    assert_true(n_picks < (wanted + 0.03) * FIXTURE_PICKS);
+}
+
 /* The scores of candidates that differ in one member are those wanted. */
 #define ASSERT_SCORES(plugin, member_name, values, wanted)                                         \
     do {                                                                                           \
@@ -54,11 +95,11 @@ static inline void assert_near(float got, float wanted) {
         uint32_t n = sizeof(values) / sizeof(*(values));                                           \
         plugin_fixture_open(&fixture, (plugin), n);                                                \
         for (uint32_t i = 0; i < n; i++) {                                                         \
-            fixture.candidates[i].member_name = (values)[i];                                       \
+            fixture.member_name[i] = (float)(values)[i];                                           \
         }                                                                                          \
         (plugin)->score(fixture.parameters, &fixture.choice, 1);                                   \
         for (uint32_t i = 0; i < n; i++) {                                                         \
-            assert_near(fixture.candidates[i].score, (wanted)[i]);                                 \
+            assert_near(fixture.score[i], (wanted)[i]);                                            \
         }                                                                                          \
         plugin_fixture_close(&fixture);                                                            \
     } while (0)

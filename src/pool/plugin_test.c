@@ -15,46 +15,50 @@
 enum { N_TRIES = 300 };
 
 /* Anything that an endpoint can have said, the impossible included. */
-static void roll_candidate(struct dice *dice, struct candidate *out) {
-    static const uint32_t counts[] = {0, 1, 2, 5, 1000, UINT32_MAX - 1, UINT32_MAX};
+static void roll_candidate(struct plugin_fixture *fixture, struct dice *dice, uint32_t i) {
+    static const float counts[] = {0, 1, 2, 5, 1000, (float)(UINT32_MAX / 2), (float)UINT32_MAX};
     static const float shares[] = {0, 0.25f, 0.999f, 1};
-    out->in_flight = counts[dice_below(dice, 5)];
-    out->known = dice_below(dice, 32);
-    out->n_waiting = counts[dice_below(dice, 7)];
-    out->n_running = counts[dice_below(dice, 7)];
-    out->kv_cache_used = shares[dice_below(dice, 4)];
-    out->score = (float)dice_below(dice, 4);
+    fixture->in_flight[i] = counts[dice_below(dice, 5)];
+    fixture->known[i] = dice_below(dice, 32);
+    fixture->n_waiting[i] = counts[dice_below(dice, 7)];
+    fixture->n_running[i] = counts[dice_below(dice, 7)];
+    float share = shares[dice_below(dice, 4)];
+    fixture->kv_cache_used[i] = fixture->known[i] & LOAD_KV_CACHE ? share : 0;
+    fixture->score[i] = (float)dice_below(dice, 4);
 }
 
 static void roll_choice(struct plugin_fixture *fixture, struct dice *dice) {
     fixture->choice.n = dice_below(dice, FIXTURE_MOST_CANDIDATES + 1);
     for (uint32_t i = 0; i < FIXTURE_MOST_CANDIDATES; i++) {
-        fixture->candidates[i].member = i;
+        fixture->member[i] = i;
     }
     for (uint32_t i = 0; i < fixture->choice.n; i++) {
-        choice_swap(&fixture->choice, i, i + dice_below(dice, FIXTURE_MOST_CANDIDATES - i));
-        roll_candidate(dice, &fixture->candidates[i]);
+        uint32_t k = i + dice_below(dice, FIXTURE_MOST_CANDIDATES - i), other = fixture->member[k];
+        fixture->member[k] = fixture->member[i];
+        fixture->member[i] = other;
+        roll_candidate(fixture, dice, i);
     }
 }
 
 /* Each that is there now was there before, and once. */
-static void assert_none_invented(const struct choice *choice, const struct candidate *before,
-                                 uint32_t n_before) {
+static void assert_none_invented(const struct choice *choice, const struct plugin_fixture *before) {
     uint32_t there = 0, now = 0;
-    for (uint32_t i = 0; i < n_before; i++) {
-        there |= 1u << before[i].member;
+    for (uint32_t i = 0; i < before->choice.n; i++) {
+        there |= 1u << before->member[i];
     }
-    assert_true(choice->n <= n_before);
+    assert_true(choice->n <= before->choice.n);
     for (uint32_t i = 0; i < choice->n; i++) {
-        uint32_t bit = 1u << choice->candidates[i].member;
+        uint32_t bit = 1u << choice->columns->member[i];
         assert_true(there & bit);
         assert_false(now & bit);
         now |= bit;
     }
 }
 
-static void run(const struct plugin *plugin, struct plugin_fixture *fixture, uint32_t most) {
+/* Returns: the first choice of a picker. */
+static uint32_t run(const struct plugin *plugin, struct plugin_fixture *fixture, uint32_t most) {
     struct choice *choice = &fixture->choice;
+    uint32_t first = 0;
     switch (plugin->kind) {
     case PLUGIN_FILTER:
         plugin->filter(fixture->parameters, choice);
@@ -63,17 +67,19 @@ static void run(const struct plugin *plugin, struct plugin_fixture *fixture, uin
         plugin->score(fixture->parameters, choice, 1);
         break;
     case PLUGIN_PICKER:
-        if (choice->n > 0) {
-            plugin->pick(fixture->parameters, choice, most < choice->n ? most : choice->n);
+        for (uint32_t nth = 0; nth < most && choice->n > 0; nth++) {
+            uint32_t member = plugin_fixture_pick(fixture, plugin, nth);
+            first = nth == 0 ? member : first;
         }
         break;
     }
+    return first;
 }
 
-static void assert_scored(const struct choice *choice, const struct candidate *before) {
+static void assert_scored(const struct choice *choice, const struct plugin_fixture *before) {
     for (uint32_t i = 0; i < choice->n; i++) {
-        float added = choice->candidates[i].score - before[i].score;
-        assert_int_equal(choice->candidates[i].member, before[i].member);
+        float added = choice->score[i] - before->score[i];
+        assert_int_equal(choice->columns->member[i], before->member[i]);
         assert_true(added >= 0);
         assert_true(added <= 1);
     }
@@ -81,24 +87,20 @@ static void assert_scored(const struct choice *choice, const struct candidate *b
 
 static void keeps_to_its_candidates(void **state) {
     const struct plugin *plugin = *state;
-    struct plugin_fixture fixture;
-    struct candidate before[FIXTURE_MOST_CANDIDATES];
+    struct plugin_fixture fixture, before;
     struct dice dice = {3};
     plugin_fixture_open(&fixture, plugin, FIXTURE_MOST_CANDIDATES);
     for (int i = 0; i < N_TRIES; i++) {
         roll_choice(&fixture, &dice);
         for (uint32_t k = 0; plugin->kind == PLUGIN_SCORER && k < fixture.choice.n; k++) {
-            fixture.candidates[k].score = 0; /* so that what is added can be told exactly */
+            fixture.score[k] = 0; /* so that what is added can be told exactly */
         }
-        uint32_t n = fixture.choice.n;
-        memcpy(before, fixture.candidates, sizeof(before));
+        before = fixture;
         run(plugin, &fixture, 1 + dice_below(&dice, 8));
-        assert_none_invented(&fixture.choice, before, n);
-        if (plugin->kind != PLUGIN_FILTER) {
-            assert_int_equal(fixture.choice.n, n);
-        }
+        assert_none_invented(&fixture.choice, &before);
         if (plugin->kind == PLUGIN_SCORER) {
-            assert_scored(&fixture.choice, before);
+            assert_int_equal(fixture.choice.n, before.choice.n);
+            assert_scored(&fixture.choice, &before);
         }
     }
     plugin_fixture_close(&fixture);
@@ -113,12 +115,11 @@ static void does_the_same_again(void **state) {
     for (int i = 0; i < N_TRIES; i++) {
         roll_choice(&one, &dice);
         roll_choice(&other, &again);
-        run(plugin, &one, 3);
-        run(plugin, &other, 3);
+        assert_int_equal(run(plugin, &one, 3), run(plugin, &other, 3));
         assert_int_equal(one.choice.n, other.choice.n);
         for (uint32_t k = 0; k < one.choice.n; k++) {
-            assert_int_equal(one.candidates[k].member, other.candidates[k].member);
-            assert_true(one.candidates[k].score == other.candidates[k].score);
+            assert_int_equal(one.member[k], other.member[k]);
+            assert_true(one.score[k] == other.score[k]);
         }
     }
     plugin_fixture_close(&one);
@@ -129,11 +130,11 @@ static void takes_the_only_one(void **state) {
     const struct plugin *plugin = *state;
     struct plugin_fixture fixture;
     plugin_fixture_open(&fixture, plugin, 1);
-    run(plugin, &fixture, 1);
-    if (plugin->kind != PLUGIN_FILTER) {
+    assert_int_equal(run(plugin, &fixture, 1), 0);
+    if (plugin->kind == PLUGIN_SCORER) {
         assert_int_equal(fixture.choice.n, 1);
     }
-    assert_int_equal(fixture.candidates[0].member, 0);
+    assert_int_equal(fixture.member[0], 0);
     plugin_fixture_close(&fixture);
 }
 
@@ -141,19 +142,17 @@ static void takes_the_only_one(void **state) {
 static void survives_sums_that_are_none(void **state) {
     static const float sums[] = {NAN, INFINITY, -INFINITY, -1, 0, 1};
     const struct plugin *plugin = *state;
-    struct plugin_fixture fixture;
-    struct candidate before[FIXTURE_MOST_CANDIDATES];
+    struct plugin_fixture fixture, before;
     struct dice dice = {11};
     plugin_fixture_open(&fixture, plugin, FIXTURE_MOST_CANDIDATES);
     for (int i = 0; i < N_TRIES; i++) {
         roll_choice(&fixture, &dice);
         for (uint32_t k = 0; k < fixture.choice.n; k++) {
-            fixture.candidates[k].score = sums[dice_below(&dice, 6)];
+            fixture.score[k] = sums[dice_below(&dice, 6)];
         }
-        uint32_t n = fixture.choice.n;
-        memcpy(before, fixture.candidates, sizeof(before));
+        before = fixture;
         run(plugin, &fixture, 4);
-        assert_none_invented(&fixture.choice, before, n);
+        assert_none_invented(&fixture.choice, &before);
     }
     plugin_fixture_close(&fixture);
 }

@@ -154,7 +154,7 @@ void pool_reader_free(struct pool_reader *reader) {
         struct pool *pool = reader->pool;
         pool_snapshot_unref(reader->snapshot);
         free(reader->seen);
-        free(reader->candidates);
+        pool_view_fini(&reader->view);
         free(reader);
         pool_unref(pool);
     }
@@ -241,11 +241,11 @@ void pool_answered(struct pool *pool, struct endpoint *endpoint) {
 void pool_set_load(struct pool *pool, const struct endpoint *endpoint,
                    const struct endpoint_load *load) {
     lock_take(&pool->lock);
-    const struct pool_snapshot *snapshot = pool->snapshot;
-    const struct pool_member *member = pool_snapshot_find(snapshot, &endpoint->address);
-    if (member && member->endpoint == endpoint) {
-        size_t i = (size_t)(member - snapshot->members);
+    struct pool_snapshot *snapshot = pool->snapshot;
+    if (endpoint->wanted) {
+        uint32_t i = endpoint->member;
         load_store(load, &snapshot->loads[i], &snapshot->adapters[i]);
+        pool_changes_note(&snapshot->changes, i);
         if (load->until_ns > atomic_load_explicit(&pool->loads_ns, memory_order_relaxed)) {
             atomic_store_explicit(&pool->loads_ns, load->until_ns, memory_order_relaxed);
         }

@@ -1,8 +1,6 @@
-/* Choosing by a profile: every endpoint that may be picked is read once, and what was read is the
- * profile's to judge. Without a lock, like choosing within a subset: a pick of another thread at
- * the same moment may not be seen, the next one will be. */
-#include <stdlib.h>
-
+/* Choosing by a profile: what the reader knows of the endpoints is brought up to date, and is then
+ * the profile's to judge. Without a lock, like choosing within a subset: a pick of another thread
+ * at the same moment may not be seen, the next one will be. */
 #include "loop/clock.h"
 #include "pool/pool_state.h"
 
@@ -18,83 +16,58 @@ const struct profile *pool_profile(const struct pool_reader *reader) {
 
 /* ---- candidates ------------------------------------------------------------------------------ */
 
-static void note_least(struct choice *choice, uint32_t in_flight) {
-    if (in_flight < choice->least_in_flight) {
-        choice->least_in_flight = in_flight;
+void pool_add_candidate(const struct pool_view *view, struct choice *choice, uint32_t member) {
+    uint32_t place = view->place_of[member];
+    if (place < view->n_eligible) {
+        choice_columns_copy(choice->columns, choice->n++, &view->columns, place);
     }
 }
 
-/* Written in place: this runs for every endpoint at every pick. */
-void pool_add_candidate(struct choice *choice, uint32_t member) {
-    const struct pool_snapshot *snapshot = choice->snapshot;
-    const struct endpoint *endpoint = snapshot->members[member].endpoint;
-    if (!endpoint_is_eligible(endpoint)) {
-        return;
-    }
-    uint32_t in_flight = endpoint_in_flight(endpoint);
-    struct load_now load = load_look(&snapshot->loads[member], choice->now_ns, in_flight);
-    note_least(choice, in_flight);
-    struct candidate *candidate = &choice->candidates[choice->n++];
-    candidate->member = member;
-    candidate->in_flight = in_flight;
-    candidate->known = load.known;
-    candidate->n_waiting = load.known & LOAD_WAITING ? load.n_waiting : in_flight;
-    candidate->n_running = load.known & LOAD_RUNNING ? load.n_running : in_flight;
-    candidate->kv_cache_used = load.kv_cache_used;
-    candidate->score = 0;
-}
-
-static enum status make_room(struct pool_reader *reader, struct error *err) {
-    uint32_t n = reader->snapshot->n_members;
-    if (reader->candidates_cap < n) {
-        struct candidate *candidates = calloc(n, sizeof(*candidates));
-        if (!candidates) {
-            return error_set(err, ST_NO_MEMORY, "no memory to choose from %u endpoints", n);
-        }
-        free(reader->candidates);
-        reader->candidates = candidates;
-        reader->candidates_cap = n;
-    }
-    return ST_OK;
+static bool is_ready(const void *parameters, const struct choice *choice, uint32_t i) {
+    const struct pool_view *view = parameters;
+    return view->place_of[choice->columns->member[i]] < view->n_ready;
 }
 
 /* One that just refused a connection, or was not checked yet, is a candidate only where no other
  * is. */
-static void leave_out_avoided(struct choice *choice) {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < choice->n; i++) {
-        if (!endpoint_is_avoided(choice_member(choice, &choice->candidates[i])->endpoint)) {
-            choice_swap(choice, n++, i);
+static void leave_out_avoided(const struct pool_view *view, struct choice *choice) {
+    for (uint32_t i = 0; i < choice->n && view->n_ready < view->n_eligible; i++) {
+        if (is_ready(view, choice, i)) {
+            choice_keep(choice, view, is_ready);
+            return;
         }
     }
-    choice->n = n > 0 ? n : choice->n;
-    choice->least_in_flight = UINT32_MAX;
-    for (uint32_t i = 0; i < choice->n; i++) {
-        note_least(choice, choice->candidates[i].in_flight);
-    }
+}
+
+static enum status gather_subset(struct pool_reader *reader, const struct pool_request *request,
+                                 struct choice *choice, struct error *err) {
+    struct pool_best none = {.choice = choice};
+    choice->columns = choice->room;
+    enum status st =
+        pool_choose_of_subsets(reader, request->subset, request->selection, &none, err);
+    leave_out_avoided(&reader->view, choice);
+    return st;
 }
 
 enum status pool_gather(struct pool_reader *reader, const struct pool_request *request,
                         struct str model, struct choice *out, struct error *err) {
-    enum status st = make_room(reader, err);
+    const struct pool_view *view = &reader->view;
+    uint64_t now_ns = clock_now_ns();
+    enum status st = pool_view_follow(&reader->view, reader->snapshot, now_ns, err);
     *out = (struct choice){.snapshot = reader->snapshot,
                            .model = model,
                            .session = request->session,
                            .dice = &reader->dice,
-                           .now_ns = clock_now_ns(),
-                           .least_in_flight = UINT32_MAX,
-                           .candidates = reader->candidates};
+                           .now_ns = now_ns,
+                           .columns = &view->columns,
+                           .score = view->score,
+                           .scratch = view->scratch,
+                           .room = &view->room};
     if (st == ST_OK && (request->subset || request->selection)) {
-        struct pool_best none = {.choice = out};
-        st = pool_choose_of_subsets(reader, request->subset, request->selection, &none, err);
-    } else if (st == ST_OK) {
-        for (uint32_t i = 0; i < reader->snapshot->n_members; i++) {
-            pool_add_candidate(out, i);
-        }
+        return gather_subset(reader, request, out, err);
     }
-    if (atomic_load_explicit(&reader->pool->forgive_ns, memory_order_relaxed) != UINT64_MAX ||
-        atomic_load_explicit(&reader->pool->n_unchecked, memory_order_relaxed) > 0) {
-        leave_out_avoided(out);
+    if (st == ST_OK) {
+        out->n = view->n_ready > 0 ? view->n_ready : view->n_eligible;
     }
     return st;
 }
@@ -103,21 +76,38 @@ enum status pool_gather(struct pool_reader *reader, const struct pool_request *r
 
 /* Behind the one that was chosen, the best of the others: two looks at all of them, for a log that
  * somebody reads. */
-static void trace(const struct profile *profile, const struct choice *choice,
+static void trace(const struct profile *profile, const struct choice *choice, uint32_t chosen,
                   struct pool_trace *out) {
-    uint32_t taken[POOL_MOST_TRACED] = {0};
+    uint32_t taken[POOL_MOST_TRACED] = {chosen, chosen, chosen};
     out->profile = profile->name;
     out->n_candidates = choice->n;
     for (out->n = 0; out->n < POOL_MOST_TRACED && out->n < choice->n; out->n++) {
-        uint32_t best = 0;
-        for (uint32_t i = 1; out->n > 0 && i < choice->n; i++) {
-            bool again = out->n > 1 && taken[1] == i;
-            bool better = best == 0 || choice->candidates[i].score > choice->candidates[best].score;
+        uint32_t best = chosen;
+        for (uint32_t i = 0; out->n > 0 && i < choice->n; i++) {
+            bool again = i == taken[0] || i == taken[1];
+            bool better = best == chosen || choice->score[i] > choice->score[best];
             best = better && !again ? i : best;
         }
         taken[out->n] = best;
-        out->first[out->n].endpoint = choice_member(choice, &choice->candidates[best])->endpoint;
-        out->first[out->n].score = choice->candidates[best].score;
+        out->first[out->n].endpoint = choice_member(choice, best)->endpoint;
+        out->first[out->n].score = choice->score[best];
+    }
+}
+
+/* The picker's choices, the first one first. */
+static void pick(const struct profile *profile, const struct pool_request *request,
+                 struct choice *choice, struct pool_best *best) {
+    best->by_profile = true;
+    while (choice->n > 0) {
+        uint32_t place = profile_pick(profile, choice, (uint32_t)best->n);
+        if (request->trace && best->n == 0) {
+            trace(profile, choice, place, request->trace);
+        }
+        best->endpoints[best->n++] = choice_member(choice, place)->endpoint;
+        if (best->n == best->most) {
+            return;
+        }
+        choice_drop(choice, place);
     }
 }
 
@@ -130,15 +120,12 @@ enum status pool_choose_by_profile(struct pool_reader *reader, const struct prof
         return st;
     }
     uint32_t n = choice.n;
-    best->least_in_flight = choice.least_in_flight;
-    best->n = profile_run(profile, &choice, (uint32_t)best->most);
+    if (best->asks_least && n > 0) {
+        struct choice_span span = choice_span_of(&choice, choice.columns->in_flight);
+        best->least_in_flight = (uint32_t)span.least;
+    }
+    profile_judge(profile, &choice);
+    pick(profile, request, &choice, best);
     best->n_filtered = best->n == 0 ? n : 0;
-    best->by_profile = true;
-    if (request->trace && best->n > 0) {
-        trace(profile, &choice, request->trace);
-    }
-    for (size_t i = 0; i < best->n; i++) {
-        best->endpoints[i] = choice_member(&choice, &choice.candidates[i])->endpoint;
-    }
     return ST_OK;
 }

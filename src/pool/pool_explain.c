@@ -10,14 +10,24 @@ static enum status no_memory(struct error *err) {
 }
 
 static int compare(const void *a, const void *b) {
-    uint32_t left = ((const struct pool_judgement *)a)->seen.member;
-    uint32_t right = ((const struct pool_judgement *)b)->seen.member;
+    uint32_t left = ((const struct pool_judgement *)a)->member;
+    uint32_t right = ((const struct pool_judgement *)b)->member;
     return left < right ? -1 : left > right;
 }
 
 static struct pool_judgement *judgement_of(const struct pool_explanation *self, uint32_t member) {
-    struct pool_judgement key = {.seen = {.member = member}};
+    struct pool_judgement key = {.member = member};
     return bsearch(&key, self->items, self->n, sizeof(key), compare);
+}
+
+static void see(const struct choice *choice, uint32_t i, struct pool_judgement *out) {
+    const struct choice_columns *columns = choice->columns;
+    *out = (struct pool_judgement){.member = columns->member[i],
+                                   .known = columns->known[i],
+                                   .in_flight = columns->in_flight[i],
+                                   .n_waiting = columns->n_waiting[i],
+                                   .n_running = columns->n_running[i],
+                                   .kv_cache_used = columns->kv_cache_used[i]};
 }
 
 static enum status note_all(struct pool_explanation *self, const struct choice *choice,
@@ -28,7 +38,7 @@ static enum status note_all(struct pool_explanation *self, const struct choice *
     }
     for (uint32_t i = 0; i < choice->n; i++) {
         struct pool_judgement *item = &self->items[self->n++];
-        item->seen = choice->candidates[i];
+        see(choice, i, item);
         item->scores = arena_calloc(arena, self->profile->n_scorers, sizeof(*item->scores));
         if (!item->scores) {
             return no_memory(err);
@@ -42,11 +52,11 @@ static enum status note_all(struct pool_explanation *self, const struct choice *
 static void run_filter(struct pool_explanation *self, const struct profile_step *step,
                        struct choice *choice) {
     for (uint32_t i = 0; i < choice->n; i++) {
-        judgement_of(self, choice->candidates[i].member)->taker = step;
+        judgement_of(self, choice->columns->member[i])->taker = step;
     }
     profile_filter(step, choice);
     for (uint32_t i = 0; i < choice->n; i++) {
-        judgement_of(self, choice->candidates[i].member)->taker = NULL;
+        judgement_of(self, choice->columns->member[i])->taker = NULL;
     }
 }
 
@@ -57,8 +67,7 @@ static void run_scorer(struct pool_explanation *self, size_t scorer, struct choi
     profile_clear(choice);
     profile_score(&step, choice);
     for (uint32_t i = 0; i < choice->n; i++) {
-        const struct candidate *candidate = &choice->candidates[i];
-        judgement_of(self, candidate->member)->scores[scorer] = candidate->score;
+        judgement_of(self, choice->columns->member[i])->scores[scorer] = choice->score[i];
     }
 }
 
@@ -75,8 +84,7 @@ static void run(struct pool_explanation *self, struct choice *choice) {
         profile_score(&profile->scorers[i], choice);
     }
     for (uint32_t i = 0; i < choice->n; i++) {
-        const struct candidate *candidate = &choice->candidates[i];
-        judgement_of(self, candidate->member)->seen.score = candidate->score;
+        judgement_of(self, choice->columns->member[i])->score = choice->score[i];
     }
 }
 

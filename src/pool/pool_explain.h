@@ -8,7 +8,10 @@
 
 /* Of an endpoint that is ready and named by the request. */
 struct pool_judgement {
-    struct candidate seen;            /* as all plugins saw it; its score is the sum of all */
+    uint32_t member;
+    uint32_t known; /* and so on: as in choice_columns, as all plugins saw it */
+    float in_flight, n_waiting, n_running, kv_cache_used;
+    float score;                      /* the sum of all */
     const struct profile_step *taker; /* the filter that took it away, or NULL */
     float *scores;                    /* of each scorer, from 0 to 1, without weights */
 };

@@ -214,6 +214,7 @@ enum status pool_pick(struct pool_reader *reader, const struct pool_request *req
         best.by_profile = false;
         best.n_filtered = 0;
         best.least_in_flight = UINT32_MAX;
+        best.asks_least = out->sheddable;
         if (st == ST_OK) {
             struct str model = out->target.ptr ? out->target : request->model;
             st = choose(reader, request, model, &best, &chosen, err);

@@ -47,6 +47,19 @@ static enum status make_loads(struct pool_snapshot *snapshot, const struct pool_
     return ST_OK;
 }
 
+/* About as many entries as there are members: to look at all is no more work than to go through a
+ * longer list would be. */
+static enum status make_changes(struct pool_snapshot *snapshot, const struct pool_spec *spec,
+                                struct error *err) {
+    uint32_t n = 64;
+    while (n < snapshot->n_members) {
+        n *= 2;
+    }
+    snapshot->changes.mask = n - 1;
+    snapshot->changes.entries = arena_calloc(spec->arena, n, sizeof(*snapshot->changes.entries));
+    return snapshot->changes.entries ? ST_OK : no_memory(spec, err);
+}
+
 static enum status index_members(struct pool_snapshot *snapshot, const struct pool_spec *spec,
                                  struct error *err) {
     size_t n = spec->n_endpoints;
@@ -268,6 +281,9 @@ enum status pool_snapshot_new(struct pool_spec *spec, uint64_t generation,
     snapshot->spec = spec;
     snapshot->models_matter = models_matter(spec);
     enum status st = index_members(snapshot, spec, err);
+    if (st == ST_OK) {
+        st = make_changes(snapshot, spec, err);
+    }
     if (st == ST_OK) {
         st = index_addresses(snapshot, spec, err);
     }

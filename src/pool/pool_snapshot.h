@@ -13,6 +13,7 @@
 
 #include "pool/endpoint.h"
 #include "pool/load.h"
+#include "pool/pool_changes.h"
 #include "pool/pool_spec.h"
 
 /* An endpoint, and what this snapshot says of it. */
@@ -37,6 +38,7 @@ struct pool_snapshot {
     uint32_t n_members;
     struct load_cell *loads; /* of each member; not immutable (load.h) */
     struct load_adapters *adapters;
+    struct pool_changes changes;   /* of members' loads, requests and readiness; not immutable */
     uint32_t slots_mask;           /* a power of two less 1 */
     uint32_t *slots;               /* by the address's hash: member + 1; 0: free */
     const struct pool_name *names; /* sorted */

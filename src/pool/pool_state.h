@@ -7,6 +7,7 @@
 
 #include "loop/lock.h"
 #include "pool/pool.h"
+#include "pool/pool_view.h"
 #include "pool/profile.h"
 
 struct pool {
@@ -43,8 +44,7 @@ struct pool_reader {
     uint32_t n_seen;
     uint32_t list; /* the newest number */
     /* For profiles. */
-    struct candidate *candidates;
-    uint32_t candidates_cap;
+    struct pool_view view;
 };
 
 /* ---- endpoint_state.c: all under pool->lock -------------------------------------------------- */
@@ -70,7 +70,8 @@ struct pool_best {
     struct endpoint *endpoints[POOL_MOST_PICKED];
     size_t n, most;
     uint32_t n_filtered;      /* whom a profile's filters have taken away, where that is all */
-    uint32_t least_in_flight; /* that a profile has seen; UINT32_MAX: none was asked */
+    bool asks_least;          /* should a profile say the least? */
+    uint32_t least_in_flight; /* of all that it could have taken; UINT32_MAX: it did not say it */
     bool by_profile;          /* a profile has judged */
     bool avoided;             /* the first is one that is picked only where no other is left */
     struct choice *choice;    /* not NULL: who is seen becomes a candidate of it instead */
@@ -96,7 +97,7 @@ enum status pool_choose_by_profile(struct pool_reader *reader, const struct prof
                                    const struct pool_request *request, struct str model,
                                    struct pool_best *best, struct error *err)
     __attribute__((warn_unused_result));
-/* An endpoint that is ready becomes a candidate. */
-void pool_add_candidate(struct choice *choice, uint32_t member);
+/* A member that may be picked becomes a candidate. */
+void pool_add_candidate(const struct pool_view *view, struct choice *choice, uint32_t member);
 
 #endif

@@ -71,7 +71,8 @@ static void mark(struct pool_reader *reader, const struct subset *subset) {
 static void consider_member(struct pool_reader *reader, const struct pool_member *member,
                             struct pool_best *best) {
     if (best->choice) {
-        pool_add_candidate(best->choice, (uint32_t)(member - reader->snapshot->members));
+        pool_add_candidate(&reader->view, best->choice,
+                           (uint32_t)(member - reader->snapshot->members));
     } else {
         consider(best, &reader->dice, member->endpoint);
     }

@@ -119,6 +119,10 @@ static void ready_all(struct pool *pool, const struct pool_snapshot *snapshot) {
 
 static void swap_in(struct pool *pool, struct change *change) {
     bool checked = change->fresh->spec->health.kind != POOL_HEALTH_NONE;
+    pool->snapshot = change->fresh;
+    for (uint32_t i = 0; i < change->fresh->n_members; i++) {
+        change->fresh->members[i].endpoint->member = i;
+    }
     for (size_t i = 0; i < change->n_moves; i++) {
         struct endpoint *endpoint = change->moves[i];
         bool comes = i >= change->n_go;
@@ -131,7 +135,6 @@ static void swap_in(struct pool *pool, struct change *change) {
     if (!checked && change->old->spec->health.kind != POOL_HEALTH_NONE) {
         ready_all(pool, change->fresh);
     }
-    pool->snapshot = change->fresh;
     atomic_store_explicit(&pool->generation, change->fresh->generation, memory_order_release);
 }
 

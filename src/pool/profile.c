@@ -2,6 +2,7 @@
 #include "pool/profile.h"
 
 #include <assert.h>
+#include <string.h>
 
 static const struct profile_step SCORERS[] = {
     {.plugin = &plugin_queue_scorer, .weight = 2, .name = STR("queue-scorer")},
@@ -25,9 +26,7 @@ bool profile_is_fewest(const struct profile *profile) {
 }
 
 void profile_clear(struct choice *choice) {
-    for (uint32_t i = 0; i < choice->n; i++) {
-        choice->candidates[i].score = 0;
-    }
+    memset(choice->score, 0, choice->n * sizeof(*choice->score));
 }
 
 void profile_filter(const struct profile_step *step, struct choice *choice) {
@@ -41,18 +40,22 @@ void profile_score(const struct profile_step *step, struct choice *choice) {
     step->plugin->score(step->parameters, choice, step->weight);
 }
 
-uint32_t profile_run(const struct profile *profile, struct choice *choice, uint32_t most) {
+void profile_judge(const struct profile *profile, struct choice *choice) {
     for (size_t i = 0; i < profile->n_filters && choice->n > 0; i++) {
         profile_filter(&profile->filters[i], choice);
     }
     if (choice->n == 0) {
-        return 0;
+        return;
     }
     profile_clear(choice);
     for (size_t i = 0; i < profile->n_scorers; i++) {
         profile_score(&profile->scorers[i], choice);
     }
-    most = most < choice->n ? most : choice->n;
-    profile->picker.plugin->pick(profile->picker.parameters, choice, most);
-    return most;
+}
+
+uint32_t profile_pick(const struct profile *profile, const struct choice *choice, uint32_t nth) {
+    const struct profile_step *step = &profile->picker;
+    uint32_t place = step->plugin->pick(step->parameters, choice, nth);
+    assert(place < choice->n);
+    return place;
 }

@@ -31,10 +31,14 @@ extern const struct profile PROFILE_DEFAULT;
  * it without looking at any endpoint (ranking.h). */
 bool profile_is_fewest(const struct profile *profile);
 
-/* The first `most` of the candidates, or all if they are fewer, are then the chosen ones, the first
- * choice first. Returns: how many were chosen; 0: the filters have left none. */
-uint32_t profile_run(const struct profile *profile, struct choice *choice, uint32_t most);
-/* Its parts, for who wants to know what each does; sums are made 0 before the first scorer. */
+/* Filters the candidates, of which none may be left, and scores those that are. */
+void profile_judge(const struct profile *profile, struct choice *choice);
+/* The picker's choice of those that were judged, of which there is one at least; for its next best,
+ * with `nth` one more, that one is dropped (choice_drop). Returns: its place. */
+uint32_t profile_pick(const struct profile *profile, const struct choice *choice, uint32_t nth);
+
+/* Parts of judging, for who wants to know what each does; sums are made 0 before the first
+ * scorer. */
 void profile_clear(struct choice *choice);
 void profile_filter(const struct profile_step *step, struct choice *choice);
 void profile_score(const struct profile_step *step, struct choice *choice);

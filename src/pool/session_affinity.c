@@ -16,7 +16,7 @@ uint32_t session_affinity_place(const struct choice *choice) {
     uint64_t session = hash_text(choice->session), highest = 0;
     uint32_t place = 0;
     for (uint32_t i = 0; i < choice->n; i++) {
-        const struct pool_member *member = choice_member(choice, &choice->candidates[i]);
+        const struct pool_member *member = choice_member(choice, i);
         struct dice dice = {session ^ endpoint_address_hash(&member->address)};
         uint64_t hash = dice_roll(&dice);
         if (i == 0 || hash > highest) {

@@ -15,12 +15,12 @@ static void check(const unsigned *known, const float *used, const float *wanted,
     const struct plugin *plugin = &plugin_kv_cache_utilization_scorer;
     plugin_fixture_open(&fixture, plugin, n);
     for (uint32_t i = 0; i < n; i++) {
-        fixture.candidates[i].known = known[i];
-        fixture.candidates[i].kv_cache_used = used[i];
+        fixture.known[i] = known[i];
+        fixture.kv_cache_used[i] = used[i];
     }
     plugin->score(fixture.parameters, &fixture.choice, 1);
     for (uint32_t i = 0; i < n; i++) {
-        assert_near(fixture.candidates[i].score, wanted[i]);
+        assert_near(fixture.score[i], wanted[i]);
     }
     plugin_fixture_close(&fixture);
 }
@@ -34,7 +34,7 @@ static void what_is_free(void **state) {
 
 static void unknown_is_usual(void **state) {
     static const unsigned known[] = {LOAD_KV_CACHE, 0, LOAD_KV_CACHE | LOAD_WAITING, LOAD_WAITING};
-    static const float used[] = {0.2f, 0, 0.6f, 1}, wanted[] = {0.8f, 0.6f, 0.4f, 0.6f};
+    static const float used[] = {0.2f, 0, 0.6f, 0}, wanted[] = {0.8f, 0.6f, 0.4f, 0.6f};
     (void)state;
     check(known, used, wanted, 4);
 }

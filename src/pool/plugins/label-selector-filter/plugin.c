@@ -168,11 +168,11 @@ static bool holds(const struct condition *condition, struct pool_labels labels) 
     return !label;
 }
 
-static bool matches(const void *parameters, const struct choice *choice,
-                    const struct candidate *candidate) {
+static bool matches(const void *parameters, const struct choice *choice, uint32_t i) {
     const struct selector *selector = parameters;
-    for (size_t i = 0; i < selector->n; i++) {
-        if (!holds(&selector->conditions[i], choice_member(choice, candidate)->labels)) {
+    struct pool_labels labels = choice_member(choice, i)->labels;
+    for (size_t k = 0; k < selector->n; k++) {
+        if (!holds(&selector->conditions[k], labels)) {
             return false;
         }
     }

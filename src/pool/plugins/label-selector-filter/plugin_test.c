@@ -67,7 +67,7 @@ static void which_match(void **state) {
             read_text(&fixture, &plugin_label_selector_filter, rows[i].parameters, &err), ST_OK);
         plugin_label_selector_filter.filter(fixture.parameters, &fixture.choice);
         for (uint32_t k = 0; k < fixture.choice.n; k++) {
-            kept |= 1u << fixture.candidates[k].member;
+            kept |= 1u << fixture.member[k];
         }
         if (kept != rows[i].kept) {
             fail_msg("%s: kept %x", rows[i].parameters, kept);

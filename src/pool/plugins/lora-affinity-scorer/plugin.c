@@ -28,13 +28,13 @@ static float judge(const struct load_adapters *adapters, uint32_t hash) {
 }
 
 static void score(const void *parameters, struct choice *choice, float weight) {
+    const struct choice_columns *columns = choice->columns;
     uint32_t hash = choice->model.ptr ? load_adapter_hash(choice->model) : 0;
     (void)parameters;
     for (uint32_t i = 0; hash != 0 && i < choice->n; i++) {
-        struct candidate *candidate = &choice->candidates[i];
-        if (candidate->known & LOAD_ADAPTERS) {
-            candidate->score +=
-                judge(&choice->snapshot->adapters[candidate->member], hash) * weight;
+        if (columns->known[i] & LOAD_ADAPTERS) {
+            const struct load_adapters *adapters = &choice->snapshot->adapters[columns->member[i]];
+            choice->score[i] += judge(adapters, hash) * weight;
         }
     }
 }

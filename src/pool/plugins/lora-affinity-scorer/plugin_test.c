@@ -18,7 +18,7 @@ static void say(struct plugin_fixture *fixture, uint32_t i, const char *running,
     load_add_adapter(&load, str_of(running), false);
     load_add_adapter(&load, str_of(waiting), true);
     load_store(&load, &fixture->choice.snapshot->loads[i], &fixture->choice.snapshot->adapters[i]);
-    fixture->candidates[i].known = LOAD_ADAPTERS;
+    fixture->known[i] = LOAD_ADAPTERS;
 }
 
 static void check(struct str model, const float *wanted) {
@@ -31,7 +31,7 @@ static void check(struct str model, const float *wanted) {
     fixture.choice.model = model;
     plugin_lora_affinity_scorer.score(fixture.parameters, &fixture.choice, 1);
     for (uint32_t i = 0; i < 5; i++) {
-        assert_near(fixture.candidates[i].score, wanted[i]);
+        assert_near(fixture.score[i], wanted[i]);
     }
     plugin_fixture_close(&fixture);
 }

@@ -10,41 +10,21 @@
 
 #include "pool/plugin_fixture.h"
 
-enum { N = 4, PICKS = 4000 };
-
-/* How often each of four with these sums comes first. */
-static void count(const struct plugin *plugin, const float *sums, uint32_t *n_first) {
-    struct plugin_fixture fixture;
-    plugin_fixture_open(&fixture, plugin, N);
-    for (int i = 0; i < PICKS; i++) {
-        for (uint32_t k = 0; k < N; k++) {
-            fixture.candidates[k].member = k;
-            fixture.candidates[k].score = sums[k];
-        }
-        plugin->pick(fixture.parameters, &fixture.choice, 1);
-        n_first[fixture.candidates[0].member]++;
-    }
-    plugin_fixture_close(&fixture);
-}
-
-static void assert_share(uint32_t n, double wanted) {
-    assert_true(n > (wanted - 0.03) * PICKS);
-    assert_true(n < (wanted + 0.03) * PICKS);
-}
+enum { N = FIXTURE_PICKED_OF };
 
 static void the_best(void **state) {
     static const float sums[] = {1, 3, 2, 0};
     uint32_t n[N] = {0};
     (void)state;
-    count(&plugin_max_score_picker, sums, n);
-    assert_int_equal(n[1], PICKS);
+    count_picks(&plugin_max_score_picker, sums, n);
+    assert_int_equal(n[1], FIXTURE_PICKS);
 }
 
 static void equal_ones_alike(void **state) {
     static const float sums[] = {3, 1, 3, 3};
     uint32_t n[N] = {0};
     (void)state;
-    count(&plugin_max_score_picker, sums, n);
+    count_picks(&plugin_max_score_picker, sums, n);
     assert_share(n[0], 1.0 / 3);
     assert_share(n[2], 1.0 / 3);
     assert_share(n[3], 1.0 / 3);
@@ -57,13 +37,28 @@ static void the_next_best_behind(void **state) {
     (void)state;
     plugin_fixture_open(&fixture, &plugin_max_score_picker, N);
     for (uint32_t k = 0; k < N; k++) {
-        fixture.candidates[k].score = sums[k];
+        fixture.score[k] = sums[k];
     }
-    plugin_max_score_picker.pick(NULL, &fixture.choice, 3);
     for (uint32_t k = 0; k < 3; k++) {
-        assert_int_equal(fixture.candidates[k].member, wanted[k]);
+        assert_int_equal(plugin_fixture_pick(&fixture, &plugin_max_score_picker, k), wanted[k]);
     }
     plugin_fixture_close(&fixture);
+}
+
+/* Behind many others, so that vectors and what is left over behind them are looked at. */
+static void wherever_it_is(void **state) {
+    struct plugin_fixture fixture;
+    (void)state;
+    for (uint32_t n = 1; n <= FIXTURE_MOST_CANDIDATES; n++) {
+        plugin_fixture_open(&fixture, &plugin_max_score_picker, n);
+        for (uint32_t best = 0; best < n; best++) {
+            for (uint32_t k = 0; k < n; k++) {
+                fixture.score[k] = k == best ? 0.5f : 0.25f;
+            }
+            assert_int_equal(plugin_max_score_picker.pick(NULL, &fixture.choice, 0), best);
+        }
+        plugin_fixture_close(&fixture);
+    }
 }
 
 int main(void) {
@@ -71,6 +66,7 @@ int main(void) {
         cmocka_unit_test(the_best),
         cmocka_unit_test(equal_ones_alike),
         cmocka_unit_test(the_next_best_behind),
+        cmocka_unit_test(wherever_it_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

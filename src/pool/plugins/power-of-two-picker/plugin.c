@@ -2,18 +2,15 @@
  * choose the same endpoint, and yet seldom a bad one (Mitzenmacher 2001). */
 #include "pool/plugin.h"
 
-static void pick(void *parameters, struct choice *choice, uint32_t most) {
+static uint32_t pick(void *parameters, const struct choice *choice, uint32_t nth) {
+    uint32_t one = dice_below(choice->dice, choice->n), other = one;
     (void)parameters;
-    for (uint32_t i = 0; i < most; i++) {
-        uint32_t n = choice->n - i;
-        choice_swap(choice, i, i + dice_below(choice->dice, n));
-        if (n > 1) {
-            uint32_t other = i + 1 + dice_below(choice->dice, n - 1);
-            if (choice->candidates[other].score > choice->candidates[i].score) {
-                choice_swap(choice, i, other);
-            }
-        }
+    (void)nth;
+    if (choice->n > 1) {
+        other = dice_below(choice->dice, choice->n - 1);
+        other += other >= one;
     }
+    return choice->score[other] > choice->score[one] ? other : one;
 }
 
 const struct plugin plugin_power_of_two_picker = {

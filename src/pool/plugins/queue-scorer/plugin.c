@@ -3,10 +3,7 @@
 
 static void score(const void *parameters, struct choice *choice, float weight) {
     (void)parameters;
-    for (uint32_t i = 0; i < choice->n; i++) {
-        choice->candidates[i].value = choice->candidates[i].n_waiting;
-    }
-    choice_add_least(choice, weight);
+    choice_add_least(choice, choice->columns->n_waiting, weight);
 }
 
 const struct plugin plugin_queue_scorer = {

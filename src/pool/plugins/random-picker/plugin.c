@@ -1,11 +1,10 @@
 /* Any, whatever its sum. */
 #include "pool/plugin.h"
 
-static void pick(void *parameters, struct choice *choice, uint32_t most) {
+static uint32_t pick(void *parameters, const struct choice *choice, uint32_t nth) {
     (void)parameters;
-    for (uint32_t i = 0; i < most; i++) {
-        choice_swap(choice, i, i + dice_below(choice->dice, choice->n - i));
-    }
+    (void)nth;
+    return dice_below(choice->dice, choice->n);
 }
 
 const struct plugin plugin_random_picker = {

@@ -16,24 +16,20 @@ static enum status read(const struct doc_node *node, struct arena *arena, void *
     return doc_present(node) ? doc_only(node, none, err) : ST_OK;
 }
 
-/* How far behind `next` the member is, going round. */
-static uint32_t distance(const struct choice *choice, uint32_t next, uint32_t i) {
-    return choice->candidates[i].member - next; /* below 0 is far away, as it should be */
-}
-
-static void pick(void *parameters, struct choice *choice, uint32_t most) {
+/* A member below `next` is far away, as it should be, since its difference is below 0. */
+static uint32_t pick(void *parameters, const struct choice *choice, uint32_t nth) {
     struct turn *turn = parameters;
-    uint32_t next = atomic_load_explicit(&turn->next, memory_order_relaxed);
-    for (uint32_t i = 0; i < most; i++) {
-        uint32_t nearest = i;
-        for (uint32_t k = i + 1; k < choice->n; k++) {
-            if (distance(choice, next, k) < distance(choice, next, nearest)) {
-                nearest = k;
-            }
+    const uint32_t *member = choice->columns->member;
+    uint32_t next = atomic_load_explicit(&turn->next, memory_order_relaxed), nearest = 0;
+    for (uint32_t i = 1; i < choice->n; i++) {
+        if (member[i] - next < member[nearest] - next) {
+            nearest = i;
         }
-        choice_swap(choice, i, nearest);
     }
-    atomic_store_explicit(&turn->next, choice->candidates[0].member + 1, memory_order_relaxed);
+    if (nth == 0) { /* it has its turn; who only stands behind it has not */
+        atomic_store_explicit(&turn->next, member[nearest] + 1, memory_order_relaxed);
+    }
+    return nearest;
 }
 
 const struct plugin plugin_round_robin_picker = {

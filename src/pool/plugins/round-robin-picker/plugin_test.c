@@ -14,12 +14,11 @@ static void pick(struct plugin_fixture *fixture, const uint32_t *members, uint32
                  uint32_t wanted, uint32_t behind) {
     fixture->choice.n = n;
     for (uint32_t i = 0; i < n; i++) {
-        fixture->candidates[i].member = members[i];
+        fixture->member[i] = members[i];
     }
-    plugin_round_robin_picker.pick(fixture->parameters, &fixture->choice, n > 1 ? 2 : 1);
-    assert_int_equal(fixture->candidates[0].member, wanted);
+    assert_int_equal(plugin_fixture_pick(fixture, &plugin_round_robin_picker, 0), wanted);
     if (n > 1) {
-        assert_int_equal(fixture->candidates[1].member, behind);
+        assert_int_equal(plugin_fixture_pick(fixture, &plugin_round_robin_picker, 1), behind);
     }
 }
 

@@ -4,8 +4,7 @@
 static void filter(const void *parameters, struct choice *choice) {
     (void)parameters;
     if (session_affinity_is_wanted(choice)) {
-        choice_swap(choice, 0, session_affinity_place(choice));
-        choice->n = 1;
+        choice_keep_one(choice, session_affinity_place(choice));
     }
 }
 

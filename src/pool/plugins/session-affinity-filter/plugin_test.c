@@ -24,12 +24,13 @@ static void the_one_that_the_scorer_prefers(void **state) {
         fixture.choice.session = str_of(session);
         fixture.choice.n = N;
         for (uint32_t k = 0; k < N; k++) {
-            fixture.candidates[k] = (struct candidate){.member = k};
+            fixture.member[k] = k;
+            fixture.score[k] = 0;
         }
         plugin_session_affinity_scorer.score(NULL, &fixture.choice, 1);
         plugin_session_affinity_filter.filter(NULL, &fixture.choice);
         assert_int_equal(fixture.choice.n, 1);
-        assert_near(fixture.candidates[0].score, 1);
+        assert_near(fixture.score[fixture.member[0]], 1);
     }
     plugin_fixture_close(&fixture);
 }

@@ -21,12 +21,13 @@ static uint32_t prefers(struct plugin_fixture *fixture, int i, uint32_t n) {
     fixture->choice.session = str_of(session);
     fixture->choice.n = n;
     for (uint32_t k = 0; k < n; k++) {
-        fixture->candidates[k] = (struct candidate){.member = k};
+        fixture->member[k] = k;
+        fixture->score[k] = 0;
     }
     plugin_session_affinity_scorer.score(fixture->parameters, &fixture->choice, 1);
     for (uint32_t k = 0; k < n; k++) {
-        if (fixture->candidates[k].score > 0) {
-            assert_near(fixture->candidates[k].score, 1);
+        if (fixture->score[k] > 0) {
+            assert_near(fixture->score[k], 1);
             member = k;
             n_preferred++;
         }
@@ -68,7 +69,7 @@ static void no_session_no_preference(void **state) {
     plugin_fixture_open(&fixture, &plugin_session_affinity_scorer, N);
     plugin_session_affinity_scorer.score(fixture.parameters, &fixture.choice, 1);
     for (uint32_t k = 0; k < N; k++) {
-        assert_near(fixture.candidates[k].score, 0);
+        assert_near(fixture.score[k], 0);
     }
     plugin_fixture_close(&fixture);
 }

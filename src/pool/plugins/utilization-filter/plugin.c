@@ -2,7 +2,7 @@
 #include "pool/plugin.h"
 
 struct limits {
-    uint32_t n_waiting;
+    float n_waiting;
     float kv_cache_used;
 };
 
@@ -10,7 +10,7 @@ static enum status read_limits(const struct doc_node *node, struct limits *out, 
     static const char *const names[] = {"queueDepthThreshold", "kvCacheUtilThreshold", NULL};
     struct doc_node queue = doc_get(node, "queueDepthThreshold");
     struct doc_node cache = doc_get(node, "kvCacheUtilThreshold");
-    int64_t n_waiting = out->n_waiting;
+    int64_t n_waiting = (int64_t)out->n_waiting;
     double used = (double)out->kv_cache_used;
     enum status st = doc_present(node) ? doc_only(node, names, err) : ST_OK;
     if (st == ST_OK) {
@@ -22,7 +22,7 @@ static enum status read_limits(const struct doc_node *node, struct limits *out, 
     if (st == ST_OK && !(used > 0 && used <= 1)) {
         st = doc_error(&cache, err, "expected a share above 0, of 1 at most");
     }
-    out->n_waiting = (uint32_t)n_waiting;
+    out->n_waiting = (float)n_waiting;
     out->kv_cache_used = (float)used;
     return st;
 }
@@ -39,18 +39,17 @@ static enum status read(const struct doc_node *node, struct arena *arena, void *
 }
 
 /* What it has not said does not count against it. */
-static bool is_free(const void *parameters, const struct choice *choice,
-                    const struct candidate *candidate) {
+static bool is_free(const void *parameters, const struct choice *choice, uint32_t i) {
     const struct limits *limits = parameters;
-    (void)choice;
-    return !((candidate->known & LOAD_WAITING) && candidate->n_waiting >= limits->n_waiting) &&
-           !((candidate->known & LOAD_KV_CACHE) &&
-             candidate->kv_cache_used >= limits->kv_cache_used);
+    const struct choice_columns *columns = choice->columns;
+    return !((columns->known[i] & LOAD_WAITING) && columns->n_waiting[i] >= limits->n_waiting) &&
+           !((columns->known[i] & LOAD_KV_CACHE) &&
+             columns->kv_cache_used[i] >= limits->kv_cache_used);
 }
 
 static void filter(const void *parameters, struct choice *choice) {
     for (uint32_t i = 0; i < choice->n; i++) {
-        if (is_free(parameters, choice, &choice->candidates[i])) {
+        if (is_free(parameters, choice, i)) {
             choice_keep(choice, parameters, is_free);
             return;
         }

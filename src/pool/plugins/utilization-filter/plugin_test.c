@@ -39,10 +39,10 @@ enum { N = sizeof(endpoints) / sizeof(*endpoints) };
 static void fill(struct plugin_fixture *fixture) {
     fixture->choice.n = N;
     for (uint32_t i = 0; i < N; i++) {
-        fixture->candidates[i] = (struct candidate){.member = i,
-                                                    .known = endpoints[i].known,
-                                                    .n_waiting = endpoints[i].n_waiting,
-                                                    .kv_cache_used = endpoints[i].used};
+        fixture->member[i] = i;
+        fixture->known[i] = endpoints[i].known;
+        fixture->n_waiting[i] = (float)endpoints[i].n_waiting;
+        fixture->kv_cache_used[i] = endpoints[i].used;
     }
 }
 
@@ -53,8 +53,8 @@ static void keeps_those_that_are_free(void **state) {
     fill(&fixture);
     plugin_utilization_filter.filter(fixture.parameters, &fixture.choice);
     assert_int_equal(fixture.choice.n, 2);
-    assert_int_equal(fixture.candidates[0].member, 0);
-    assert_int_equal(fixture.candidates[1].member, 3);
+    assert_int_equal(fixture.member[0], 0);
+    assert_int_equal(fixture.member[1], 3);
     plugin_fixture_close(&fixture);
 }
 
@@ -69,8 +69,8 @@ static void limits_of_ones_own(void **state) {
     fill(&fixture);
     plugin_utilization_filter.filter(fixture.parameters, &fixture.choice);
     assert_int_equal(fixture.choice.n, 2);
-    assert_int_equal(fixture.candidates[0].member, 1);
-    assert_int_equal(fixture.candidates[1].member, 3);
+    assert_int_equal(fixture.member[0], 1);
+    assert_int_equal(fixture.member[1], 3);
     plugin_fixture_close(&fixture);
 }
 
@@ -80,8 +80,8 @@ static void all_busy_is_all_left(void **state) {
     plugin_fixture_open(&fixture, &plugin_utilization_filter, N);
     fill(&fixture);
     for (uint32_t i = 0; i < N; i++) {
-        fixture.candidates[i].known = LOAD_WAITING;
-        fixture.candidates[i].n_waiting = 5 + i;
+        fixture.known[i] = LOAD_WAITING;
+        fixture.n_waiting[i] = (float)(5 + i);
     }
     plugin_utilization_filter.filter(fixture.parameters, &fixture.choice);
     assert_int_equal(fixture.choice.n, N);

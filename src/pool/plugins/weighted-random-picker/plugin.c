@@ -1,19 +1,20 @@
 /* Any, each as likely as its sum says. Where all sums are 0, all are as likely. */
 #include "pool/plugin.h"
 
-/* From `begin` on. */
-static uint32_t roll(const struct choice *choice, uint32_t begin) {
+static uint32_t pick(void *parameters, const struct choice *choice, uint32_t nth) {
     double total = 0;
-    for (uint32_t i = begin; i < choice->n; i++) {
-        total += (double)choice->candidates[i].score;
+    (void)parameters;
+    (void)nth;
+    for (uint32_t i = 0; i < choice->n; i++) {
+        total += (double)choice->score[i];
     }
     if (!(total > 0)) {
-        return begin + dice_below(choice->dice, choice->n - begin);
+        return dice_below(choice->dice, choice->n);
     }
     double left = dice_unit(choice->dice) * total;
-    uint32_t last = begin; /* with a chance: where rounding leaves something over */
-    for (uint32_t i = begin; i < choice->n; i++) {
-        double score = (double)choice->candidates[i].score;
+    uint32_t last = 0; /* with a chance: where rounding leaves something over */
+    for (uint32_t i = 0; i < choice->n; i++) {
+        double score = (double)choice->score[i];
         if (score > 0) {
             last = i;
             if (left < score) {
@@ -23,13 +24,6 @@ static uint32_t roll(const struct choice *choice, uint32_t begin) {
         }
     }
     return last;
-}
-
-static void pick(void *parameters, struct choice *choice, uint32_t most) {
-    (void)parameters;
-    for (uint32_t i = 0; i < most; i++) {
-        choice_swap(choice, i, roll(choice, i));
-    }
 }
 
 const struct plugin plugin_weighted_random_picker = {

@@ -1,0 +1,189 @@
+/* Loops over the columns of a choice. Those that make one number of a column (a sum, the greatest)
+ * may do so in any order: the pragmas say it, since a compiler must not assume it of floats. */
+#include "pool/choice.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { STRETCH = 32 }; /* of candidates that are looked at one by one */
+
+/* ---- who is a candidate ---------------------------------------------------------------------- */
+
+void choice_columns_copy(const struct choice_columns *out, uint32_t to,
+                         const struct choice_columns *columns, uint32_t from) {
+    out->member[to] = columns->member[from];
+    out->known[to] = columns->known[from];
+    out->in_flight[to] = columns->in_flight[from];
+    out->n_waiting[to] = columns->n_waiting[from];
+    out->n_running[to] = columns->n_running[from];
+    out->kv_cache_used[to] = columns->kv_cache_used[from];
+}
+
+/* The columns of the first `n` are in the room. */
+static void move_first(const struct choice *choice, uint32_t n) {
+    const struct choice_columns *room = choice->room, *columns = choice->columns;
+    size_t n_bytes = (size_t)n * sizeof(uint32_t);
+    if (columns == room) {
+        return;
+    }
+    memcpy(room->member, columns->member, n_bytes);
+    memcpy(room->known, columns->known, n_bytes);
+    memcpy(room->in_flight, columns->in_flight, n_bytes);
+    memcpy(room->n_waiting, columns->n_waiting, n_bytes);
+    memcpy(room->n_running, columns->n_running, n_bytes);
+    memcpy(room->kv_cache_used, columns->kv_cache_used, n_bytes);
+}
+
+/* The candidates are now the first `n` of the room. */
+static void show(struct choice *choice, uint32_t n) {
+    choice->columns = choice->room;
+    choice->n = n;
+}
+
+void choice_keep(struct choice *choice, const void *parameters,
+                 bool (*keep)(const void *parameters, const struct choice *choice, uint32_t i)) {
+    uint32_t n = 0;
+    while (n < choice->n && keep(parameters, choice, n)) {
+        n++;
+    }
+    if (n == choice->n) {
+        return;
+    }
+    move_first(choice, n);
+    for (uint32_t i = n + 1; i < choice->n; i++) {
+        if (keep(parameters, choice, i)) {
+            choice_columns_copy(choice->room, n++, choice->columns, i);
+        }
+    }
+    show(choice, n);
+}
+
+void choice_keep_one(struct choice *choice, uint32_t i) {
+    choice_columns_copy(choice->room, 0, choice->columns, i);
+    show(choice, 1);
+}
+
+void choice_drop(struct choice *choice, uint32_t i) {
+    uint32_t last = choice->n - 1;
+    move_first(choice, last);
+    choice_columns_copy(choice->room, i, choice->columns, last);
+    choice->score[i] = choice->score[last];
+    show(choice, last);
+}
+
+/* ---- for scorers ----------------------------------------------------------------------------- */
+
+static void add_to_all(struct choice *choice, float weight) {
+#pragma omp simd
+    for (uint32_t i = 0; i < choice->n; i++) {
+        choice->score[i] += weight;
+    }
+}
+
+/* Less is better, and `worst` is worth nothing, `span` less than it is worth 1. */
+static void add_less(struct choice *choice, const float *values, float worst, float span,
+                     float weight) {
+    float *score = choice->score, factor = weight / span;
+#pragma omp simd
+    for (uint32_t i = 0; i < choice->n; i++) {
+        score[i] += (worst - values[i]) * factor;
+    }
+}
+
+void choice_add_least(struct choice *choice, const float *values, float weight) {
+    struct choice_span span = choice_span_of(choice, values);
+    if (span.greatest > span.least) {
+        add_less(choice, values, span.greatest, span.greatest - span.least, weight);
+    } else {
+        add_to_all(choice, weight);
+    }
+}
+
+void choice_add_less_of_most(struct choice *choice, const float *values, float weight) {
+    float most = choice_greatest(choice, values);
+    if (most > 0) {
+        add_less(choice, values, most, most, weight);
+    } else {
+        add_to_all(choice, weight);
+    }
+}
+
+void choice_add_shares(struct choice *choice, const float *values, float weight) {
+    float *score = choice->score;
+#pragma omp simd
+    for (uint32_t i = 0; i < choice->n; i++) {
+        score[i] += values[i] * weight;
+    }
+}
+
+void choice_add_matching(struct choice *choice, const void *parameters, float weight,
+                         bool (*matches)(const void *parameters, const struct choice *choice,
+                                         uint32_t i)) {
+    for (uint32_t i = 0; i < choice->n; i++) {
+        choice->score[i] += matches(parameters, choice, i) ? weight : 0;
+    }
+}
+
+/* ---- numbers about a column ------------------------------------------------------------------ */
+
+/* Of two a loop takes the one behind where one is NaN. */
+
+struct choice_span choice_span_of(const struct choice *choice, const float *values) {
+    float least = INFINITY, greatest = -INFINITY;
+#pragma omp simd reduction(min : least) reduction(max : greatest)
+    for (uint32_t i = 0; i < choice->n; i++) {
+        least = least < values[i] ? least : values[i];
+        greatest = greatest > values[i] ? greatest : values[i];
+    }
+    return (struct choice_span){.least = least, .greatest = greatest};
+}
+
+float choice_greatest(const struct choice *choice, const float *values) {
+    float greatest = -INFINITY;
+#pragma omp simd reduction(max : greatest)
+    for (uint32_t i = 0; i < choice->n; i++) {
+        greatest = greatest > values[i] ? greatest : values[i];
+    }
+    return greatest;
+}
+
+float choice_mean_of_known(const struct choice *choice, const float *values, uint32_t known) {
+    const uint32_t *said = choice->columns->known;
+    float sum = 0, n = 0;
+#pragma omp simd reduction(+ : sum, n)
+    for (uint32_t i = 0; i < choice->n; i++) {
+        sum += values[i];
+        n += (said[i] & known) == known ? 1 : 0;
+    }
+    return n > 0 ? sum / n : 0;
+}
+
+static uint32_t count(const float *values, uint32_t n, float value) {
+    uint32_t found = 0;
+#pragma omp simd reduction(+ : found)
+    for (uint32_t i = 0; i < n; i++) {
+        found += values[i] == value;
+    }
+    return found;
+}
+
+uint32_t choice_count(const struct choice *choice, const float *values, float value) {
+    return count(values, choice->n, value);
+}
+
+uint32_t choice_find(const struct choice *choice, const float *values, float value, uint32_t nth) {
+    uint32_t i = 0;
+    for (; i + STRETCH <= choice->n; i += STRETCH) {
+        uint32_t found = count(values + i, STRETCH, value);
+        if (found > nth) {
+            break;
+        }
+        nth -= found;
+    }
+    for (; i < choice->n; i++) {
+        if (values[i] == value && nth-- == 0) {
+            return i;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,93 @@
+/* The candidates of a choice and what is known of each, in columns: what is known of candidate i is
+ * at place i of each. A column is an array of numbers, so that going through a thousand endpoints
+ * is a loop that the compiler turns into vector instructions.
+ *
+ * The columns are not the choice's own until candidates are taken away (they are those of
+ * pool_view.h), so whoever takes some away goes through choice_keep or choice_keep_one.
+ *
+ * Counts are floats: whole numbers, exact up to 16 million.
+ *
+ * Thread: one `struct choice` is of one thread. */
+#ifndef SLUICE_POOL_CHOICE_H
+#define SLUICE_POOL_CHOICE_H
+
+#include "base/dice.h"
+#include "pool/pool_snapshot.h"
+
+struct choice_columns {
+    uint32_t *member;     /* of the snapshot; none twice */
+    uint32_t *known;      /* LOAD_…: what the endpoint itself has said of late */
+    float *in_flight;     /* of this picker's requests */
+    float *n_waiting;     /* as estimated now; of one that has not said it, in_flight */
+    float *n_running;     /* so is this */
+    float *kv_cache_used; /* from 0 to 1; 0 of one that has not said it */
+};
+
+struct choice {
+    const struct pool_snapshot *snapshot;
+    struct str model;   /* as the endpoint will see it; ptr NULL: none is named */
+    struct str session; /* whose requests belong together; ptr NULL: none is named */
+    struct dice *dice;  /* whose numbers decide what is left to chance */
+    uint64_t now_ns;
+
+    uint32_t n; /* candidates */
+    const struct choice_columns *columns;
+    float *score;   /* of each candidate, the sum so far; counts from the first scorer on */
+    float *scratch; /* of each candidate: a plugin's own while it runs */
+    const struct choice_columns *room; /* for the columns of those that are left */
+};
+
+static inline const struct pool_member *choice_member(const struct choice *choice, uint32_t i) {
+    return &choice->snapshot->members[choice->columns->member[i]];
+}
+
+/* ---- who is a candidate ---------------------------------------------------------------------- */
+
+/* What is at place `from` of one is put at place `to` of the other, or of the same. */
+void choice_columns_copy(const struct choice_columns *out, uint32_t to,
+                         const struct choice_columns *columns, uint32_t from);
+
+/* For filters: keeps those of which `keep` is true, in their order. */
+void choice_keep(struct choice *choice, const void *parameters,
+                 bool (*keep)(const void *parameters, const struct choice *choice, uint32_t i));
+/* For filters: keeps only candidate `i`. */
+void choice_keep_one(struct choice *choice, uint32_t i);
+/* Takes away candidate `i`, after scores were added; others change their places. */
+void choice_drop(struct choice *choice, uint32_t i);
+
+/* ---- for scorers ----------------------------------------------------------------------------- */
+
+/* Each adds to each candidate's score what it says, times `weight`. `values` are of the candidates;
+ * none is NaN. */
+
+/* Less is better: the least of the values becomes 1, the greatest 0, and those between lie in
+ * between. All are 1 where all are the same. */
+void choice_add_least(struct choice *choice, const float *values, float weight);
+/* Less is better: 0 becomes 1, the greatest of the values 0. All are 1 where all are 0. */
+void choice_add_less_of_most(struct choice *choice, const float *values, float weight);
+/* Shares from 0 to 1, as they are. */
+void choice_add_shares(struct choice *choice, const float *values, float weight);
+/* 1 for those of which `matches` is true. */
+void choice_add_matching(struct choice *choice, const void *parameters, float weight,
+                         bool (*matches)(const void *parameters, const struct choice *choice,
+                                         uint32_t i));
+
+/* ---- numbers about a column ------------------------------------------------------------------ */
+
+/* The least is INFINITY and the greatest -INFINITY where there are no candidates. */
+struct choice_span {
+    float least, greatest;
+};
+
+struct choice_span choice_span_of(const struct choice *choice, const float *values);
+float choice_greatest(const struct choice *choice, const float *values);
+/* The mean of those who have said it (`known`: LOAD_…), where the others' values are 0; 0 where
+ * nobody has. */
+float choice_mean_of_known(const struct choice *choice, const float *values, uint32_t known);
+/* How many of them are `value`. */
+uint32_t choice_count(const struct choice *choice, const float *values, float value);
+/* The place of the one that is `value`, behind `nth` others that are; 0 where there are not so
+ * many. */
+uint32_t choice_find(const struct choice *choice, const float *values, float value, uint32_t nth);
+
+#endif
