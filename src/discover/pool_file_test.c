@@ -108,6 +108,7 @@ static const struct {
     {"", "profile     fewest requests in flight; where endpoints say their load:\n"
          "  queue-scorer                  scorer, weight 2\n"
          "  kv-cache-utilization-scorer   scorer, weight 2\n"
+         "  prefix-cache-scorer           scorer, weight 3\n"
          "  active-request-scorer         scorer, weight 2\n"
          "  max-score-picker              picker\n"},
     {"profile: {plugins: [{type: random-picker}]}\n",
@@ -403,11 +404,19 @@ static const struct {
                                                     "[{type: queue-scorer}]}\n",
      "1: the file says how to choose already"},
     {"profile: {plugins: [{type: queue}]}\n",
-     "1: profile.plugins[0].type: no plugin is called \"queue\"; there are active-request-scorer, "
-     "kv-cache-utilization-scorer, label-selector-filter, lora-affinity-scorer, max-score-picker, "
-     "power-of-two-picker, queue-scorer, "
-     "random-picker, round-robin-picker, running-requests-size-scorer, session-affinity-filter, "
-     "session-affinity-scorer, utilization-filter, weighted-random-picker"},
+     "1: profile.plugins[0].type: no plugin is called \"queue\"; there are filters "
+     "(-filter) decode, encode, label-selector, prefill, prefix-cache-affinity, session-affinity, "
+     "utilization; scorers (-scorer) active-request, header-label-affinity, kv-cache-utilization, "
+     "latency, load-aware, lora-affinity, no-hit-lru, prefix-cache, queue, running-requests-size, "
+     "session-affinity, token-load; pickers (-picker) max-score, power-of-two, random, "
+     "round-robin, weighted-random"},
+    {"profile: {plugins: [{type: prefix-cache-scorer, parameters: {blockSize: 0}}]}\n",
+     "1: profile.plugins[0].parameters.blockSize: expected a whole number from 1 to 4096, got 0"},
+    {"profile: {plugins: [{type: header-label-affinity-scorer}]}\n",
+     "1: profile.plugins[0].parameters.headerName: expected a text that is not empty"},
+    {"profile: {plugins: [{type: prefix-cache-scorer}, {type: prefix-cache-scorer, name: b, "
+     "parameters: {blockSize: 32}}]}\n",
+     "1: profile: the profile has two prefix-cache-scorers with different parameters"},
     {"profile: {plugins: [{type: queue-scorer, parameters: {threshold: 1}}]}\n",
      "1: unknown field \"profile.plugins[0].parameters.threshold\""},
     {"profile: {plugins: [{type: queue-scorer}, {type: queue-scorer}]}\n",

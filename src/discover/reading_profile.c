@@ -27,13 +27,29 @@ struct profile_reading {
 
 /* ---- plugins --------------------------------------------------------------------------------- */
 
+/* "decode, encode, ...": all of a kind, without the "-filter" that each has. */
+static void list_kind(struct buf *out, enum plugin_kind kind) {
+    const char *separator = "";
+    size_t n_suffix = 1 + strlen(plugin_kind_name(kind));
+    for (size_t i = 0; i < N_PLUGINS; i++) {
+        if (PLUGINS[i]->kind == kind) {
+            int n = (int)(strlen(PLUGINS[i]->type) - n_suffix);
+            buf_printf(out, "%s%.*s", separator, n, PLUGINS[i]->type);
+            separator = ", ";
+        }
+    }
+}
+
 static enum status unknown_type(const struct reading *reading, const struct doc_node *node,
                                 struct str type, struct error *err) {
     struct buf names;
     buf_init(&names, reading->arena, 0);
-    for (size_t i = 0; i < N_PLUGINS; i++) {
-        buf_printf(&names, "%s%s", i > 0 ? ", " : "", PLUGINS[i]->type);
-    }
+    buf_printf(&names, "filters (-filter) ");
+    list_kind(&names, PLUGIN_FILTER);
+    buf_printf(&names, "; scorers (-scorer) ");
+    list_kind(&names, PLUGIN_SCORER);
+    buf_printf(&names, "; pickers (-picker) ");
+    list_kind(&names, PLUGIN_PICKER);
     struct str text = buf_str(&names);
     return doc_error(node, err, "no plugin is called \"%.*s\"; there are %.*s", STR_ARG(type),
                      STR_ARG(text));
@@ -240,6 +256,11 @@ enum status reading_profile(struct reading *reading, const struct doc_node *node
     if (!self.profile->picker.plugin) {
         self.profile->picker = PROFILE_DEFAULT.picker;
     }
-    reading->spec->profile = self.profile;
-    return ST_OK;
+    struct error why = {.status = ST_OK};
+    st = profile_gather_wants(self.profile, &why);
+    if (st != ST_OK) {
+        st = doc_error(node, err, "%s", why.text);
+    }
+    reading->spec->profile = st == ST_OK ? self.profile : NULL;
+    return st;
 }

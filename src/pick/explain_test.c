@@ -199,13 +199,17 @@ static void test_profiles(void **state) {
     struct pool_pick held = fixture_pick(&fixture); /* C, which has said nothing */
     expect(&fixture, question, ST_OK,
            "  profile                       waiting  running  KV cache  queue-scorer x 2"
-           "  kv-cache-utilization-scorer x 2  active-request-scorer x 2      sum\n"
+           "  kv-cache-utilization-scorer x 2  prefix-cache-scorer x 3"
+           "  active-request-scorer x 2      sum\n"
            "  10.0.0.1:8000                       4  (    0)    25.0 %             0.000"
-           "                            0.750                      1.000    3.500\n"
+           "                            0.750"
+           "                    0.000                      1.000    3.500\n"
            "  10.0.0.2:8000                       0  (    0)    50.0 %             1.000"
-           "                            0.500                      1.000    5.000\n"
+           "                            0.500"
+           "                    0.000                      1.000    5.000\n"
            "  [::1]:8000                    (    1)  (    1)         ?             0.750"
-           "                            0.625                      0.000    2.750\n"
+           "                            0.625"
+           "                    0.000                      0.000    2.750\n"
            "  picker: max-score-picker\n");
     expect(&fixture, question, ST_OK,
            "  10.0.0.1:8000                 yes   yes                     0     2\n");

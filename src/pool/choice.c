@@ -9,6 +9,15 @@ enum { STRETCH = 32 }; /* of candidates that are looked at one by one */
 
 /* ---- who is a candidate ---------------------------------------------------------------------- */
 
+uint32_t choice_place_of(const struct choice *choice, uint32_t member) {
+    const uint32_t *members = choice->columns->member;
+    uint32_t i = 0;
+    while (i < choice->n && members[i] != member) {
+        i++;
+    }
+    return i;
+}
+
 void choice_columns_copy(const struct choice_columns *out, uint32_t to,
                          const struct choice_columns *columns, uint32_t from) {
     out->member[to] = columns->member[from];

@@ -12,6 +12,7 @@
 #define SLUICE_POOL_CHOICE_H
 
 #include "base/dice.h"
+#include "pool/pool_prompt.h"
 #include "pool/pool_snapshot.h"
 
 struct choice_columns {
@@ -23,11 +24,23 @@ struct choice_columns {
     float *kv_cache_used; /* from 0 to 1; 0 of one that has not said it */
 };
 
+/* Who was lately sent how the request's prompt begins (prefix_table.h). */
+struct choice_prefix {
+    uint32_t n_blocks; /* that the prompt has; 0: it isn't known, or shorter than a block */
+    uint32_t n;
+    struct {
+        uint32_t member;
+        uint32_t n_blocks; /* of the first, 1 at least */
+    } hits[PREFIX_MOST_HOSTS];
+};
+
 struct choice {
     const struct pool_snapshot *snapshot;
     struct str model;   /* as the endpoint will see it; ptr NULL: none is named */
     struct str session; /* whose requests belong together; ptr NULL: none is named */
-    struct dice *dice;  /* whose numbers decide what is left to chance */
+    const struct choice_prefix *prefix;
+    struct pool_headers headers; /* find NULL: they aren't known */
+    struct dice *dice;           /* whose numbers decide what is left to chance */
     uint64_t now_ns;
 
     uint32_t n; /* candidates */
@@ -40,6 +53,9 @@ struct choice {
 static inline const struct pool_member *choice_member(const struct choice *choice, uint32_t i) {
     return &choice->snapshot->members[choice->columns->member[i]];
 }
+
+/* Where a member is among the candidates. Returns: choice->n when it is none. */
+uint32_t choice_place_of(const struct choice *choice, uint32_t member);
 
 /* ---- who is a candidate ---------------------------------------------------------------------- */
 

@@ -28,6 +28,14 @@ struct endpoint {
     _Atomic bool unchecked;     /* in the pool, not checked yet, and it has not refused either */
     _Atomic uint32_t in_flight; /* requests that were sent there and have not ended */
     _Atomic uint64_t n_picked;  /* in all */
+    _Atomic uint64_t n_tokens;  /* of the requests in flight, as far as that is known */
+    _Atomic uint32_t cold_turn; /* of the requests of which nobody had the beginning: the last that
+                                   was sent there; 0: none was */
+    /* How long its answers took of late, in seconds, and when the last of them was seen; 0: none
+       was. */
+    _Atomic float first_byte_s, answer_s;
+    _Atomic uint64_t answered_ns;
+    uint32_t host; /* its number in the pool's table of prompts; 0: none */
 
     bool wanted;         /* in the pool's newest snapshot */
     uint32_t member;     /* of that snapshot, if it is */
@@ -59,6 +67,12 @@ static inline uint64_t endpoint_n_picked(const struct endpoint *endpoint) {
 }
 static inline uint64_t endpoint_n_silent(const struct endpoint *endpoint) {
     return atomic_load_explicit(&endpoint->n_silent, memory_order_relaxed);
+}
+static inline uint64_t endpoint_n_tokens(const struct endpoint *endpoint) {
+    return atomic_load_explicit(&endpoint->n_tokens, memory_order_relaxed);
+}
+static inline uint32_t endpoint_cold_turn(const struct endpoint *endpoint) {
+    return atomic_load_explicit(&endpoint->cold_turn, memory_order_relaxed);
 }
 /* In the pool, and not known to be not ready: it may be picked. */
 static inline bool endpoint_is_eligible(const struct endpoint *endpoint) {

@@ -1,6 +1,7 @@
 /* An endpoint's state and its place in the ranking, which change together. Everything here is
  * called with the pool's lock held. */
 #include <assert.h>
+#include <stdlib.h>
 
 #include "pool/pool_state.h"
 
@@ -47,6 +48,33 @@ void endpoint_rank_again(struct pool *pool, struct endpoint *endpoint) {
     }
     set(&endpoint->rank, rank);
     note(pool, endpoint);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+struct endpoint *endpoint_new(const struct pool *pool, const struct endpoint_address *address) {
+    struct endpoint *endpoint = aligned_alloc(alignof(struct endpoint), sizeof(*endpoint));
+    if (endpoint) {
+        *endpoint = (struct endpoint){.rank = ENDPOINT_OUT, .address = *address};
+        endpoint->text_len = (uint32_t)endpoint_address_print(address, endpoint->text).len;
+        endpoint->host = pool->prefixes ? prefix_table_join(pool->prefixes) : 0;
+    }
+    return endpoint;
+}
+
+void endpoint_free(const struct pool *pool, struct endpoint *endpoint) {
+    if (endpoint->host != 0) {
+        prefix_table_leave(pool->prefixes, endpoint->host);
+    }
+    free(endpoint);
+}
+
+void endpoint_forget(const struct pool *pool, struct endpoint *endpoint) {
+    if (endpoint->host != 0) {
+        prefix_table_forget(pool->prefixes, endpoint->host);
+    }
+    set(&endpoint->cold_turn, 0);
+    atomic_store_explicit(&endpoint->answered_ns, 0, memory_order_relaxed);
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -100,6 +128,7 @@ void endpoint_forgive(struct pool *pool, struct endpoint *endpoint) {
 
 void endpoint_refuse(struct pool *pool, struct endpoint *endpoint, uint64_t until_ns) {
     endpoint_forgive(pool, endpoint);
+    endpoint_forget(pool, endpoint);
     endpoint->refused = true;
     endpoint->refused_ns = until_ns;
     endpoint->refused_before = pool->refused_last;

@@ -35,6 +35,9 @@ struct plugin {
      * node can be absent. NULL: it can't be told anything. */
     enum status (*read)(const struct doc_node *node, struct arena *arena, void **parameters,
                         struct error *err);
+    /* Adds what it wants to know of requests, which must go together with what others want. NULL:
+     * what is known anyway. */
+    enum status (*want)(const void *parameters, struct pool_wants *wants, struct error *err);
     /* Of the kind that it is: one of these, and NULL. */
     /* Keeps some of the candidates, by choice_keep or choice_keep_one. */
     void (*filter)(const void *parameters, struct choice *choice);

@@ -18,19 +18,28 @@ struct plugin_fixture {
     float n_running[FIXTURE_MOST_CANDIDATES], kv_cache_used[FIXTURE_MOST_CANDIDATES];
     float score[FIXTURE_MOST_CANDIDATES], scratch[FIXTURE_MOST_CANDIDATES];
     struct choice_columns columns; /* of the above */
+    struct choice_prefix prefix;
     struct choice choice;
 };
 
 /* `n` candidates of which nothing is known but that nothing is in flight to them. */
 static inline void plugin_fixture_open(struct plugin_fixture *fixture, const struct plugin *plugin,
                                        uint32_t n) {
+    /* What cannot be without: of header-label-affinity-scorer. */
+    static const char text[] = "{headerName: x, labelKey: y}";
     struct doc_node none = {0};
+    struct doc *doc = NULL;
     struct error err;
     *fixture = (struct plugin_fixture){.dice = {7}};
     fixture_open(&fixture->pool, fixture_spec_of(n));
     fixture->arena = arena_new(NULL, 0);
     assert_non_null(fixture->arena);
+    if (plugin == &plugin_header_label_affinity_scorer) {
+        assert_int_equal(doc_parse(DOC_YAML, "p", str_of(text), &doc, &err), ST_OK);
+        none = doc_root(doc);
+    }
     assert_int_equal(plugin_read(plugin, &none, fixture->arena, &fixture->parameters, &err), ST_OK);
+    doc_free(doc);
     for (uint32_t i = 0; i < n; i++) {
         fixture->member[i] = i;
     }
@@ -41,6 +50,7 @@ static inline void plugin_fixture_open(struct plugin_fixture *fixture, const str
                                                .n_running = fixture->n_running,
                                                .kv_cache_used = fixture->kv_cache_used};
     fixture->choice = (struct choice){.snapshot = pool_look(fixture->pool.reader),
+                                      .prefix = &fixture->prefix,
                                       .dice = &fixture->dice,
                                       .n = n,
                                       .columns = &fixture->columns,

@@ -27,10 +27,35 @@ static void roll_candidate(struct plugin_fixture *fixture, struct dice *dice, ui
     fixture->score[i] = (float)dice_below(dice, 4);
 }
 
+/* And what this picker knows of them. */
+static void roll_endpoint(struct plugin_fixture *fixture, struct dice *dice, uint32_t i) {
+    static const float seconds[] = {0, 0.001f, 1, 1e9f};
+    struct endpoint *endpoint = fixture->choice.snapshot->members[i].endpoint;
+    endpoint->n_tokens = dice_roll(dice) >> dice_below(dice, 64);
+    endpoint->cold_turn = dice_below(dice, 2) * dice_below(dice, 100);
+    endpoint->answered_ns = dice_below(dice, 3) * UINT64_C(1000000000);
+    endpoint->first_byte_s = seconds[dice_below(dice, 4)];
+    endpoint->answer_s = seconds[dice_below(dice, 4)];
+}
+
+/* Of endpoints that need not be candidates. */
+static void roll_prefix(struct plugin_fixture *fixture, struct dice *dice) {
+    struct choice_prefix *prefix = &fixture->prefix;
+    prefix->n = dice_below(dice, PREFIX_MOST_HOSTS + 1);
+    prefix->n_blocks = prefix->n > 0 ? 1 + dice_below(dice, 256) : dice_below(dice, 2);
+    for (uint32_t i = 0; i < prefix->n; i++) {
+        prefix->hits[i].member = (i * 2 + dice_below(dice, 2)) % FIXTURE_MOST_CANDIDATES;
+        prefix->hits[i].n_blocks = 1 + dice_below(dice, prefix->n_blocks);
+    }
+}
+
 static void roll_choice(struct plugin_fixture *fixture, struct dice *dice) {
     fixture->choice.n = dice_below(dice, FIXTURE_MOST_CANDIDATES + 1);
+    fixture->choice.now_ns = UINT64_C(1000000000);
+    roll_prefix(fixture, dice);
     for (uint32_t i = 0; i < FIXTURE_MOST_CANDIDATES; i++) {
         fixture->member[i] = i;
+        roll_endpoint(fixture, dice, i);
     }
     for (uint32_t i = 0; i < fixture->choice.n; i++) {
         uint32_t k = i + dice_below(dice, FIXTURE_MOST_CANDIDATES - i), other = fixture->member[k];

@@ -52,9 +52,10 @@ static void destroy(struct pool *pool) {
     pool_snapshot_unref(pool->snapshot);
     for (size_t i = 0; i < pool->n_known; i++) {
         assert(atomic_load_explicit(&pool->known[i]->n_snapshots, memory_order_acquire) == 0);
-        free(pool->known[i]);
+        endpoint_free(pool, pool->known[i]);
     }
     free(pool->known);
+    prefix_table_free(pool->prefixes);
     ranking_fini(&pool->ranking);
     free(pool->name_bytes);
     lock_fini(&pool->updating);
@@ -101,6 +102,13 @@ enum status pool_new_named(struct str name, struct pool **out, struct error *err
 
 struct str pool_name(const struct pool *pool) {
     return pool->name;
+}
+
+void pool_use_prefixes(struct pool *pool, struct prefix_table *table) {
+    if (table && !pool->prefixes) {
+        assert(pool->n_known == 0);
+        pool->prefixes = prefix_table_ref(table);
+    }
 }
 
 uint64_t pool_generation(const struct pool *pool) {
@@ -184,6 +192,7 @@ void pool_give_back(struct pool *pool, struct pool_ticket *ticket) {
     struct endpoint *endpoint = ticket->endpoint;
     ticket->endpoint = NULL;
     if (endpoint) {
+        atomic_fetch_sub_explicit(&endpoint->n_tokens, ticket->n_tokens, memory_order_relaxed);
         lock_take(&pool->lock);
         endpoint_lower(pool, endpoint); /* the pool may free it from here on */
         lock_drop(&pool->lock);
@@ -197,6 +206,8 @@ bool pool_ticket_move(struct pool_reader *reader, struct pool_ticket *ticket,
     if (!from || !to || from == to) {
         return false;
     }
+    atomic_fetch_add_explicit(&to->n_tokens, ticket->n_tokens, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&from->n_tokens, ticket->n_tokens, memory_order_relaxed);
     lock_take(&reader->pool->lock);
     endpoint_raise(reader->pool, to);
     endpoint_lower(reader->pool, from);
@@ -213,6 +224,7 @@ void pool_set_ready(struct pool *pool, struct endpoint *endpoint, bool ready) {
         endpoint->known = true;
         endpoint->ready = ready;
         if (!ready) {
+            endpoint_forget(pool, endpoint);
             endpoint_forgive(pool, endpoint); /* once it is ready again it was just seen to be */
         }
         endpoint_rank_again(pool, endpoint);

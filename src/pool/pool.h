@@ -21,6 +21,7 @@
 
 #include "base/status.h"
 #include "base/str.h"
+#include "pool/pool_prompt.h"
 #include "pool/pool_snapshot.h"
 #include "pool/pool_spec.h"
 #include "pool/subset.h"
@@ -54,6 +55,10 @@ enum status pool_update(struct pool *pool, struct pool_spec **spec, struct error
 
 /* Of the newest snapshot; 0: nothing has been loaded yet. Thread: any. */
 uint64_t pool_generation(const struct pool *pool);
+
+/* Where it is remembered who was sent which prompts, unless it has that already; before the first
+ * update. Without one, NULL, nothing is known of that. Owns: a reference. */
+void pool_use_prefixes(struct pool *pool, struct prefix_table *table);
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
@@ -94,6 +99,9 @@ struct pool_request {
     struct str model;               /* ptr NULL: it names none, and is never refused for that */
     struct str objective;           /* ptr NULL: it names none */
     struct str session;             /* whose requests belong together; ptr NULL: it names none */
+    struct pool_prompt *prompt;     /* NULL: it isn't known, or there is none */
+    struct pool_headers headers;    /* find NULL: they aren't known */
+    uint32_t n_tokens;              /* to read and to make, as far as it can be said */
     const struct subset *subset;    /* the proxy's hint; NULL: absent, all of the pool */
     const struct subset *selection; /* a second such list (conformance tests); both must hold */
     size_t n_fallbacks;             /* wanted besides the first, at most PROTOCOL_MOST_FALLBACKS */
@@ -103,6 +111,9 @@ struct pool_request {
 /* A request in flight to an endpoint. Zeroed memory is none. */
 struct pool_ticket {
     struct endpoint *endpoint; /* lives until the ticket is given back */
+    uint32_t n_tokens;
+    uint64_t picked_ns; /* 0: nobody wants to know how long it takes */
+    bool begun;         /* its answer has, and it is a good one */
 };
 
 /* What decided. */
@@ -146,6 +157,10 @@ enum status pool_check(struct pool_reader *reader, const struct pool_request *re
 /* The request has ended, however it did: at every end, once. The ticket becomes none; none is left
  * alone. Thread: any. */
 void pool_give_back(struct pool *pool, struct pool_ticket *ticket);
+/* Its answer begins, `good` as its status says, and has ended as it should: how long that took is
+ * remembered, where a profile wants it. Thread: any. */
+void pool_ticket_begun(struct pool_ticket *ticket, bool good);
+void pool_ticket_done(const struct pool_ticket *ticket);
 /* Another endpoint than the picked one took the request: from now on it counts there. One that is
  * not in the pool changes nothing. Returns: it was another. Thread: the reader's. */
 bool pool_ticket_move(struct pool_reader *reader, struct pool_ticket *ticket,

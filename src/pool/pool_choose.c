@@ -57,6 +57,8 @@ enum status pool_gather(struct pool_reader *reader, const struct pool_request *r
     *out = (struct choice){.snapshot = reader->snapshot,
                            .model = model,
                            .session = request->session,
+                           .prefix = &reader->prefix,
+                           .headers = request->headers,
                            .dice = &reader->dice,
                            .now_ns = now_ns,
                            .columns = &view->columns,
@@ -119,6 +121,7 @@ enum status pool_choose_by_profile(struct pool_reader *reader, const struct prof
     if (st != ST_OK) {
         return st;
     }
+    pool_prompt_match(reader, profile, request, model);
     uint32_t n = choice.n;
     if (best->asks_least && n > 0) {
         struct choice_span span = choice_span_of(&choice, choice.columns->in_flight);

@@ -98,6 +98,7 @@ enum status pool_explain(struct pool_reader *reader, const struct pool_request *
     }
     enum status st = pool_gather(reader, request, request->model, &choice, err);
     if (st == ST_OK) {
+        pool_prompt_match(reader, out->profile, request, request->model);
         st = note_all(out, &choice, arena, err);
     }
     if (st == ST_OK) {

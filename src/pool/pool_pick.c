@@ -95,6 +95,7 @@ static enum status choose(struct pool_reader *reader, const struct pool_request 
                           struct str model, struct pool_best *best, bool *chosen,
                           struct error *err) {
     const struct profile *profile = pool_profile(reader);
+    best->profile = profile;
     *chosen = profile || request->subset || request->selection;
     if (!*chosen) {
         return ST_OK;
@@ -195,6 +196,7 @@ static enum status finish(struct pool_reader *reader, const struct pool_request 
                : best->by_profile ? POOL_BY_PROFILE
                                   : POOL_BY_FEWEST;
     out->ticket.endpoint = best->endpoints[0];
+    pool_prompt_picked(reader, request, best->profile, &out->ticket);
     return ST_OK;
 }
 

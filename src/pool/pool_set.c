@@ -13,6 +13,7 @@ struct pool_set {
     struct pool_list *list;
     _Atomic uint64_t generation; /* of the list; readers compare it with their own */
     struct pool *nobody;
+    struct prefix_table *prefixes; /* of all pools; NULL: none */
 };
 
 static enum status no_memory(struct error *err) {
@@ -209,10 +210,11 @@ static enum status list_make(const struct pool_list *old, const struct pool_spec
     return ST_OK;
 }
 
-static enum status update_pools(const struct pool_list *list, struct pool_specs *specs,
-                                struct error *err) {
+static enum status update_pools(const struct pool_set *set, const struct pool_list *list,
+                                struct pool_specs *specs, struct error *err) {
     enum status st = ST_OK;
     for (size_t i = 0; i < specs->n && st == ST_OK; i++) {
+        pool_use_prefixes(list->entries[i].pool, set->prefixes);
         st = pool_update(list->entries[i].pool, &specs->items[i], err);
     }
     return st;
@@ -233,7 +235,7 @@ enum status pool_set_update(struct pool_set *set, struct pool_specs *specs, stru
     enum status st = list_make(set->list, specs, &list, err);
     if (st == ST_OK) {
         assert(list);
-        st = update_pools(list, specs, err);
+        st = update_pools(set, list, specs, err);
         if (st == ST_OK) {
             swap_in(set, list);
         } else {
@@ -267,10 +269,16 @@ void pool_set_free(struct pool_set *set) {
     if (set) {
         pool_list_unref(set->list);
         pool_free(set->nobody);
+        prefix_table_free(set->prefixes);
         lock_fini(&set->updating);
         lock_fini(&set->lock);
         free(set);
     }
+}
+
+void pool_set_use_prefixes(struct pool_set *set, struct prefix_table *table) {
+    assert(!set->prefixes);
+    set->prefixes = prefix_table_ref(table);
 }
 
 uint64_t pool_set_generation(const struct pool_set *set) {

@@ -64,6 +64,10 @@ enum status pool_set_new(struct pool_set **out, struct error *err)
 /* Every reader of it is gone. NULL is allowed. */
 void pool_set_free(struct pool_set *set);
 
+/* Where it is remembered, of all its pools, who was sent which prompts; before the first update.
+ * Owns: a reference. */
+void pool_set_use_prefixes(struct pool_set *set, struct prefix_table *table);
+
 /* From now on the pools are these. Returns: ST_NO_MEMORY, and as pool_index_make; the list is as
  * before (out of memory some of its pools may be what is new already). Owns: takes the items,
  * whatever comes of it. Thread: any; one update waits for the other. Let the readers look soon. */

@@ -38,9 +38,11 @@ struct pool_snapshot {
     uint32_t n_members;
     struct load_cell *loads; /* of each member; not immutable (load.h) */
     struct load_adapters *adapters;
-    struct pool_changes changes;   /* of members' loads, requests and readiness; not immutable */
-    uint32_t slots_mask;           /* a power of two less 1 */
-    uint32_t *slots;               /* by the address's hash: member + 1; 0: free */
+    struct pool_changes changes; /* of members' loads, requests and readiness; not immutable */
+    uint32_t slots_mask;         /* a power of two less 1 */
+    uint32_t *slots;             /* by the address's hash: member + 1; 0: free */
+    uint32_t n_hosts;
+    uint32_t *hosts; /* by an endpoint's number in the table of prompts: member + 1; 0: none */
     const struct pool_name *names; /* sorted */
     size_t n_names;
     const struct pool_rewrite *rest; /* the rewrite for names that nothing knows, or NULL */

@@ -31,10 +31,13 @@ struct pool {
     uint32_t n_refused;
     _Atomic uint32_t n_unchecked; /* of the snapshot's; see endpoint->unchecked */
     _Atomic uint64_t forgive_ns;
-    _Atomic uint64_t loads_ns; /* until when something is known of some endpoint's load */
+    struct prefix_table *prefixes; /* NULL: none */
+    _Atomic uint32_t cold_turn;    /* of the newest request of which nobody had the beginning */
+    _Atomic uint64_t loads_ns;     /* until when something is known of some endpoint's load */
 };
 
 struct pool_reader {
+    struct choice_prefix prefix; /* of the request that is picked for */
     struct pool *pool;
     uint32_t n_refs; /* its thread's */
     struct pool_snapshot *snapshot;
@@ -51,6 +54,11 @@ struct pool_reader {
 
 /* Its rank is computed anew, and it is put into the ranking, moved, or taken out. */
 void endpoint_rank_again(struct pool *pool, struct endpoint *endpoint);
+/* Into the table of prompts, or out of it, and freed. Without the lock. */
+struct endpoint *endpoint_new(const struct pool *pool, const struct endpoint_address *address);
+void endpoint_free(const struct pool *pool, struct endpoint *endpoint);
+/* What it was sent and how fast it was counts no more: it may be a new process. */
+void endpoint_forget(const struct pool *pool, struct endpoint *endpoint);
 /* One request more, or one less. */
 void endpoint_raise(struct pool *pool, struct endpoint *endpoint);
 void endpoint_lower(struct pool *pool, struct endpoint *endpoint);
@@ -74,7 +82,8 @@ struct pool_best {
     uint32_t least_in_flight; /* of all that it could have taken; UINT32_MAX: it did not say it */
     bool by_profile;          /* a profile has judged */
     bool avoided;             /* the first is one that is picked only where no other is left */
-    struct choice *choice;    /* not NULL: who is seen becomes a candidate of it instead */
+    const struct profile *profile; /* that chose; NULL: none did */
+    struct choice *choice;         /* not NULL: who is seen becomes a candidate of it instead */
 };
 
 /* The best of the reader's snapshot that are ready and in each of the lists that there are (one at

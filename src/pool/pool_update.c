@@ -25,15 +25,6 @@ static enum status no_memory(const struct change *change, struct error *err) {
 
 /* ---- what will be different ------------------------------------------------------------------ */
 
-static struct endpoint *endpoint_new(const struct endpoint_address *address) {
-    struct endpoint *endpoint = aligned_alloc(alignof(struct endpoint), sizeof(*endpoint));
-    if (endpoint) {
-        *endpoint = (struct endpoint){.rank = ENDPOINT_OUT, .address = *address};
-        endpoint->text_len = (uint32_t)endpoint_address_print(address, endpoint->text).len;
-    }
-    return endpoint;
-}
-
 /* Finds or makes the endpoint of each new member. */
 static enum status gather(const struct pool *pool, struct change *change, struct error *err) {
     struct pool_member *members = change->fresh->members;
@@ -47,7 +38,8 @@ static enum status gather(const struct pool *pool, struct change *change, struct
                     : i == n_old
                         ? 1
                         : endpoint_address_compare(&pool->known[i]->address, &members[k].address);
-        struct endpoint *next = order > 0 ? endpoint_new(&members[k].address) : pool->known[i++];
+        struct endpoint *next =
+            order > 0 ? endpoint_new(pool, &members[k].address) : pool->known[i++];
         if (!next) {
             return no_memory(change, err);
         }
@@ -56,6 +48,25 @@ static enum status gather(const struct pool *pool, struct change *change, struct
             members[k++].endpoint = next;
         }
     }
+    return ST_OK;
+}
+
+/* Members by their endpoints' numbers in the table of prompts. */
+static enum status index_hosts(struct change *change, struct error *err) {
+    struct pool_snapshot *fresh = change->fresh;
+    fresh->n_hosts = 1;
+    for (uint32_t i = 0; i < fresh->n_members; i++) {
+        uint32_t host = fresh->members[i].endpoint->host;
+        fresh->n_hosts = host < fresh->n_hosts ? fresh->n_hosts : host + 1;
+    }
+    fresh->hosts = arena_calloc(fresh->spec->arena, fresh->n_hosts, sizeof(*fresh->hosts));
+    if (!fresh->hosts) {
+        return no_memory(change, err);
+    }
+    for (uint32_t i = 0; i < fresh->n_members; i++) {
+        fresh->hosts[fresh->members[i].endpoint->host] = i + 1;
+    }
+    fresh->hosts[0] = 0; /* of those that have no number */
     return ST_OK;
 }
 
@@ -92,6 +103,9 @@ static void carry_loads(const struct change *change) {
 
 static enum status prepare(const struct pool *pool, struct change *change, struct error *err) {
     enum status st = gather(pool, change, err);
+    if (st == ST_OK) {
+        st = index_hosts(change, err);
+    }
     if (st != ST_OK) {
         return st;
     }
@@ -130,6 +144,7 @@ static void swap_in(struct pool *pool, struct change *change) {
         endpoint->wanted = comes;
         endpoint->known = endpoint->ready = comes && !checked;
         endpoint_forgive(pool, endpoint);
+        endpoint_forget(pool, endpoint);
         endpoint_rank_again(pool, endpoint);
     }
     if (!checked && change->old->spec->health.kind != POOL_HEALTH_NONE) {
@@ -173,7 +188,7 @@ static void keep_known(struct pool *pool, struct change *change) {
     size_t n = 0;
     for (size_t i = 0; i < change->n_known; i++) {
         if (is_idle(pool, change->known[i])) {
-            free(change->known[i]);
+            endpoint_free(pool, change->known[i]);
         } else {
             change->known[n++] = change->known[i];
         }
@@ -190,7 +205,7 @@ static void undo(const struct pool *pool, struct change *change) {
         if (k < pool->n_known && change->known[i] == pool->known[k]) {
             k++;
         } else {
-            free(change->known[i]);
+            endpoint_free(pool, change->known[i]);
         }
     }
     free(change->known);

@@ -36,6 +36,7 @@ struct host {
 };
 
 struct prefix_table {
+    _Atomic uint32_t n_refs;
     struct entry *entries;
     uint64_t n_buckets;
     _Atomic uint64_t n_written;
@@ -77,17 +78,23 @@ enum status prefix_table_new(size_t max_bytes, struct prefix_table **out, struct
         table->seed = clock_now_ns();
     }
     lock_init(&table->lock);
+    atomic_init(&table->n_refs, 1);
     *out = table;
     return ST_OK;
 }
 
 void prefix_table_free(struct prefix_table *table) {
-    if (table) {
+    if (table && atomic_fetch_sub_explicit(&table->n_refs, 1, memory_order_acq_rel) == 1) {
         lock_fini(&table->lock);
         free(table->hosts);
         free(table->memory);
         free(table);
     }
+}
+
+struct prefix_table *prefix_table_ref(struct prefix_table *table) {
+    atomic_fetch_add_explicit(&table->n_refs, 1, memory_order_relaxed);
+    return table;
 }
 
 uint64_t prefix_table_seed(const struct prefix_table *table) {

@@ -33,6 +33,8 @@ enum status prefix_table_new(size_t max_bytes, struct prefix_table **out, struct
     __attribute__((warn_unused_result));
 /* NULL is allowed. */
 void prefix_table_free(struct prefix_table *table);
+/* Whoever uses it besides: it lives until each of them has freed it, too. */
+struct prefix_table *prefix_table_ref(struct prefix_table *table);
 /* What hashes begin with: no two tables have the same, and nobody outside knows it. */
 uint64_t prefix_table_seed(const struct prefix_table *table);
 /* Hashes that it can have. */

@@ -9,6 +9,7 @@ static const struct profile_step SCORERS[] = {
     {.plugin = &plugin_kv_cache_utilization_scorer,
      .weight = 2,
      .name = STR("kv-cache-utilization-scorer")},
+    {.plugin = &plugin_prefix_cache_scorer, .weight = 3, .name = STR("prefix-cache-scorer")},
     {.plugin = &plugin_active_request_scorer, .weight = 2, .name = STR("active-request-scorer")},
 };
 
@@ -17,7 +18,33 @@ const struct profile PROFILE_DEFAULT = {
     .scorers = SCORERS,
     .n_scorers = sizeof(SCORERS) / sizeof(SCORERS[0]),
     .picker = {.plugin = &plugin_max_score_picker, .name = STR("max-score-picker")},
+    .wants = {.prompt = true,
+              .blocks = PREFIX_BLOCKS_DEFAULT,
+              .capacity = PREFIX_CAPACITY_DEFAULT,
+              .auto_capacity = true},
 };
+
+static enum status gather(const struct profile_step *steps, size_t n, struct pool_wants *wants,
+                          struct error *err) {
+    enum status st = ST_OK;
+    for (size_t i = 0; i < n && st == ST_OK; i++) {
+        if (steps[i].plugin->want) {
+            st = steps[i].plugin->want(steps[i].parameters, wants, err);
+        }
+    }
+    return st;
+}
+
+enum status profile_gather_wants(struct profile *profile, struct error *err) {
+    struct pool_wants *wants = &profile->wants;
+    *wants = PROFILE_DEFAULT.wants;
+    wants->prompt = false;
+    enum status st = gather(profile->filters, profile->n_filters, wants, err);
+    if (st == ST_OK) {
+        st = gather(profile->scorers, profile->n_scorers, wants, err);
+    }
+    return st;
+}
 
 bool profile_is_fewest(const struct profile *profile) {
     return profile->n_filters == 0 && profile->n_scorers == 1 &&

@@ -21,11 +21,17 @@ struct profile {
     const struct profile_step *scorers;
     size_t n_scorers;
     struct profile_step picker;
+    struct pool_wants wants; /* of all of them */
 };
 
-/* What holds where the configuration says nothing: queue 2, KV cache 2, own requests in flight 2,
- * the best of all. */
+/* What holds where the configuration says nothing: queue 2, KV cache 2, how prompts begin 3, own
+ * requests in flight 2, the best of all. Bodies are not asked for: a prompt counts where the body
+ * is looked into for its model. */
 extern const struct profile PROFILE_DEFAULT;
+
+/* Fills in what its plugins want. Returns: ST_BAD_CONFIG where that does not go together. */
+enum status profile_gather_wants(struct profile *profile, struct error *err)
+    __attribute__((warn_unused_result));
 
 /* Does it only say "the fewest of our own requests in flight, ties at random"? Then the pool knows
  * it without looking at any endpoint (ranking.h). */

@@ -1,0 +1,43 @@
+/* Fewer tokens in flight are better: a long prompt is more work than a short one. */
+#include "pool/plugin.h"
+
+struct limit {
+    double n_tokens; /* with as many it is worth nothing */
+};
+
+static enum status read(const struct doc_node *node, struct arena *arena, void **parameters,
+                        struct error *err) {
+    static const char *const names[] = {"queueThresholdTokens", NULL};
+    struct doc_node item = doc_get(node, "queueThresholdTokens");
+    struct limit *limit = arena_calloc(arena, 1, sizeof(*limit));
+    int64_t n_tokens = 4194304;
+    *parameters = limit;
+    if (!limit) {
+        return error_set(err, ST_NO_MEMORY, "no memory for a scorer");
+    }
+    enum status st = doc_present(node) ? doc_only(node, names, err) : ST_OK;
+    if (st == ST_OK) {
+        st = doc_read_i64(&item, 1, INT64_C(1) << 40, &n_tokens, err);
+    }
+    limit->n_tokens = (double)n_tokens;
+    return st;
+}
+
+static enum status want(const void *parameters, struct pool_wants *wants, struct error *err) {
+    (void)parameters;
+    (void)err;
+    wants->prompt = wants->body = true;
+    return ST_OK;
+}
+
+static void score(const void *parameters, struct choice *choice, float weight) {
+    const struct limit *limit = parameters;
+    for (uint32_t i = 0; i < choice->n; i++) {
+        double n = (double)endpoint_n_tokens(choice_member(choice, i)->endpoint);
+        choice->scratch[i] = n < limit->n_tokens ? (float)(1 - n / limit->n_tokens) : 0;
+    }
+    choice_add_shares(choice, choice->scratch, weight);
+}
+
+const struct plugin plugin_token_load_scorer = {
+    .type = "token-load-scorer", .kind = PLUGIN_SCORER, .read = read, .want = want, .score = score};
