@@ -140,8 +140,14 @@ static void on_changed(void *cookie) {
 }
 
 static enum status open_pools(struct pick_process *self, struct error *err) {
+    struct prefix_table *prefixes = NULL;
     enum status st = pool_set_new(&self->pools, err);
     if (st == ST_OK) {
+        st = prefix_table_new(self->settings->prefix_memory, &prefixes, err);
+    }
+    if (st == ST_OK) {
+        pool_set_use_prefixes(self->pools, prefixes);
+        prefix_table_free(prefixes); /* it is the pools' */
         st = pick_discovery_open(&self->discovery, self->settings, self->pools, err);
     }
     return st == ST_OK ? pick_tls_open(self->settings, &self->tls, err) : st;

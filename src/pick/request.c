@@ -112,7 +112,7 @@ enum status pick_request_read(struct arena *arena, const struct protocol *protoc
                               const struct ext_proc_request *message, struct pick_request *out,
                               struct error *err) {
     struct found found = {.request = out, .protocol = protocol};
-    *out = (struct pick_request){.has_hint = false};
+    *out = (struct pick_request){.fields = message->fields};
     read_headers(&found, message->fields);
     subset_init(&out->selection, true);
     out->has_selection = found.selection.ptr != NULL;

@@ -11,6 +11,7 @@
 
 /* ptr NULL: the request has no such header. Of one that repeats the first counts. */
 struct pick_request {
+    struct str fields; /* all of them, for ext_proc_header_find */
     struct str method, path;
     struct str content_type, content_length;
     struct str encoding;  /* content-encoding, unless it is identity */

@@ -203,7 +203,9 @@ bool pick_session_owes(const struct pick_session *session) {
 
 void pick_session_time_out(struct pick_session *session) {
     struct error err;
-    if (pick_session_owes(session)) {
+    if (pick_session_owes(session) && pick_session_is_ready(session)) {
+        pick_session_conclude(session);
+    } else if (pick_session_owes(session)) {
         error_set(&err, ST_REQUEST_TIMEOUT,
                   "the model must be named within the first part of the body: after %llu ms and "
                   "%llu bytes it was not (--answer-timeout)",

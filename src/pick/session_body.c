@@ -5,34 +5,48 @@
 
 /* ---- what the scan says ---------------------------------------------------------------------- */
 
-/* Looks at what came. `is_all`: nothing of the body comes behind it. Returns: it is known now what
- * the body names, if anything. */
-static bool look(struct pick_session *session, const struct ext_proc_request *message,
-                 bool is_all) {
-    bool known = !message->end_without_message &&
-                 pick_scan_feed(session->scan, message->body, message->is_compressed);
+static bool look_for_name(struct pick_session *session, const struct ext_proc_request *message,
+                          bool is_all) {
+    bool known =
+        !session->scan || (!message->end_without_message &&
+                           pick_scan_feed(session->scan, message->body, message->is_compressed));
     if (!known && is_all) {
         pick_scan_end(session->scan);
     }
     return known || is_all;
 }
 
-/* Returns: false where the body names no model, and the client was told. */
+/* Looks at what came. `is_all`: nothing of the body comes behind it. Returns: it is known now what
+ * the body names, if anything, and what is wanted of its prompt. */
+static bool look(struct pick_session *session, const struct ext_proc_request *message,
+                 bool is_all) {
+    bool is_named = look_for_name(session, message, is_all);
+    return (pick_session_look_for_prompt(session, message->body) || is_all) && is_named;
+}
+
+/* Returns: false where the body names no model but has to, and the client was told. */
 static bool check_name(struct pick_session *session) {
     struct error err;
-    if (pick_scan_check(session->scan, &err) != ST_OK) {
+    if (session->needs_model && pick_scan_check(session->scan, &err) != ST_OK) {
         pick_session_refuse(session, &err);
         return false;
     }
     return true;
 }
 
-/* The model to match, now that the body is known. */
+bool pick_session_is_ready(const struct pick_session *session) {
+    struct error err;
+    return !session->needs_model || pick_scan_check(session->scan, &err) == ST_OK;
+}
+
+/* The model to match, as far as the body is known. */
 static struct str model_of(struct pick_session *session) {
-    if (!session->asked.ptr) {
-        session->found = PICK_FOUND_BODY;
+    struct error err;
+    if (session->asked.ptr || !session->scan || pick_scan_check(session->scan, &err) != ST_OK) {
+        return session->asked;
     }
-    return session->asked.ptr ? session->asked : pick_scan_name(session->scan);
+    session->found = PICK_FOUND_BODY;
+    return pick_scan_name(session->scan);
 }
 
 enum status pick_body_too_large(uint64_t n_bytes, uint64_t max_bytes, struct error *err) {
@@ -56,8 +70,8 @@ static bool check_size(struct pick_session *session, const struct ext_proc_reque
 
 /* ---- FULL_DUPLEX ----------------------------------------------------------------------------- */
 
-/* The scan has ended: the answer to the headers leaves, and behind it what was held. */
-static void conclude(struct pick_session *session) {
+/* The answer to the headers leaves, and behind it what was held. */
+void pick_session_conclude(struct pick_session *session) {
     struct pick_draft draft = {.news = {.kind = EXT_PROC_REQUEST_HEADERS}};
     struct error err;
     if (!check_name(session) || !pick_session_choose(session, model_of(session), &draft) ||
@@ -88,11 +102,13 @@ static void hold(struct pick_session *session, const struct ext_proc_request *me
     }
     if (st == ST_OK && !known) {
         st = pick_held_check(&session->held, &err);
+        known = st != ST_OK && pick_session_is_ready(session);
+        st = known ? ST_OK : st;
     }
     if (st != ST_OK) {
         pick_session_refuse(session, &err);
     } else if (known) {
-        conclude(session);
+        pick_session_conclude(session);
     }
 }
 
@@ -130,10 +146,11 @@ static void pick_at_body(struct pick_session *session, const struct ext_proc_req
     bool partial =
         session->config.request_body == EXT_PROC_BODY_BUFFERED_PARTIAL && !session->request_ended;
     struct pick_draft draft = {.news = {.kind = EXT_PROC_REQUEST_BODY}};
-    if (!check_size(session, message)) {
+    if (session->needs_model && !check_size(session, message)) {
         return;
     }
-    if (!look(session, message, !partial)) {
+    if (message->body.len <= session->means.limits.max_body_bytes &&
+        !look(session, message, !partial) && !pick_session_is_ready(session)) {
         refuse_partial(session, message);
         return;
     }
@@ -259,6 +276,16 @@ void pick_session_on_body(struct pick_session *session, const struct ext_proc_re
     }
 }
 
+/* A body that was to come whole did not come: the answer to trailers can't say where to send it. */
+static void refuse_empty(struct pick_session *session) {
+    struct error err;
+    enum status st = session->scan ? pick_scan_check(session->scan, &err) : ST_OK;
+    if (st == ST_OK) {
+        error_set(&err, ST_BAD_REQUEST, "the proxy sent a request's trailers and not its body");
+    }
+    pick_session_refuse(session, &err);
+}
+
 /* Trailers end a body that has no other end. Without a body there may have been none; of one in
  * mode NONE nothing is known. */
 void pick_session_on_trailers(struct pick_session *session) {
@@ -266,14 +293,17 @@ void pick_session_on_trailers(struct pick_session *session) {
         return;
     }
     session->request_ended = true;
-    if (session->phase == PICK_HELD || session->phase == PICK_AWAITED ||
-        (session->raised && session->in_pieces)) {
+    bool in_pieces = session->raised && session->in_pieces;
+    if (session->scan &&
+        (session->phase == PICK_HELD || session->phase == PICK_AWAITED || in_pieces)) {
         pick_scan_end(session->scan);
     }
     if (session->phase == PICK_HELD) {
-        conclude(session);
-    } else if (session->phase == PICK_AWAITED || (session->raised && session->in_pieces)) {
+        pick_session_conclude(session);
+    } else if (in_pieces) {
         check_name(session);
+    } else if (session->phase == PICK_AWAITED) {
+        refuse_empty(session);
     }
     if (session->phase == PICK_PICKED) {
         pick_session_nod(session, EXT_PROC_REQUEST_TRAILERS);

@@ -4,12 +4,20 @@
 #include "base/num.h"
 #include "pick/session_state.h"
 
-static struct pool_request question(const struct pick_session *session, struct str model,
+static struct str find_header(const void *of, struct str name) {
+    const struct pick_request *request = of;
+    return ext_proc_header_find(request->fields, name);
+}
+
+static struct pool_request question(struct pick_session *session, struct str model,
                                     size_t n_fallbacks) {
     const struct pick_request *request = &session->request;
     return (struct pool_request){.model = model,
                                  .objective = request->objective,
                                  .session = request->session,
+                                 .prompt = pick_session_prompt(session),
+                                 .headers = {.find = find_header, .of = request},
+                                 .n_tokens = pick_session_tokens(session),
                                  .subset = request->has_hint ? &request->hint : NULL,
                                  .selection = request->has_selection ? &request->selection : NULL,
                                  .n_fallbacks = n_fallbacks};

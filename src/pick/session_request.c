@@ -71,17 +71,22 @@ static enum status check_length(const struct pick_session *session, struct error
     return pick_body_too_large(length, max_bytes, err);
 }
 
-/* Returns: ST_UNKNOWN_ENCODING, ST_BODY_TOO_LARGE, ST_NO_MEMORY, and why an empty body names
- * nothing. */
-static enum status begin_scan(struct pick_session *session, struct error *err) {
+/* Returns: ST_UNKNOWN_ENCODING, ST_BODY_TOO_LARGE. */
+static enum status check_body(const struct pick_session *session, struct error *err) {
     if (session->request.encoding.ptr) {
         return error_set(err, ST_UNKNOWN_ENCODING,
                          "content-encoding: expected none, as the body names the model, got "
                          "\"%.*s\"",
                          STR_ARG(session->request.encoding));
     }
-    enum status st = check_length(session, err);
-    if (st != ST_OK) {
+    return check_length(session, err);
+}
+
+/* Where nobody needs the model it is looked for all the same, for who likes to know it. Returns: as
+ * check_body; ST_NO_MEMORY; and why an empty body names nothing. */
+static enum status begin_scan(struct pick_session *session, struct error *err) {
+    enum status st = session->needs_model ? check_body(session, err) : ST_OK;
+    if (st != ST_OK || (!session->needs_model && session->asked.ptr)) {
         return st;
     }
     session->scan = arena_alloc(session->arena, sizeof(*session->scan));
@@ -165,10 +170,13 @@ void pick_session_on_headers(struct pick_session *session, const struct ext_proc
         pick_session_refuse(session, &nobody);
     } else if (look_for_model(session, snapshot, &err) != ST_OK) {
         pick_session_refuse(session, &err);
-    } else if (needs_body(session, snapshot)) {
-        wait_for_body(session);
     } else {
-        pick_at_headers(session);
+        session->needs_model = needs_body(session, snapshot);
+        if (pick_session_wants_prompt(session) || session->needs_model) {
+            wait_for_body(session);
+        } else {
+            pick_at_headers(session);
+        }
     }
     if (!session->headers) { /* they are not kept: they end with this message */
         pick_session_drop_headers(session);

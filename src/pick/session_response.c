@@ -34,6 +34,7 @@ static void count_where_served(struct pick_session *session, struct str served) 
     if (session->ticket.endpoint && endpoint_address_parse(str_trim(served), &address) &&
         pool_ticket_move(session->means.reader, &session->ticket, &address)) {
         metric_add(METRIC_PICK_MOVED_TOTAL, 1);
+        pick_session_prompt_moved(session);
     }
 }
 
@@ -63,6 +64,12 @@ static bool was_answered(struct str details, const struct ext_proc_request *mess
                      NULL;
 }
 
+/* The status is 200 to 299. One that fails fast is not fast. */
+static bool is_good(const struct ext_proc_request *message) {
+    struct str status = ext_proc_header_find(message->fields, STR(":status"));
+    return status.len == 3 && status.ptr[0] == '2';
+}
+
 /* What the first message of the answer says of the endpoint. */
 static void learn(struct pick_session *session, const struct ext_proc_request *message) {
     const struct protocol *protocol = &pick_session_spec(session)->protocol;
@@ -70,6 +77,7 @@ static void learn(struct pick_session *session, const struct ext_proc_request *m
     struct str details = find_attribute(message, DETAILS);
     count_where_served(session, served.ptr ? served : find_attribute(message, UPSTREAM));
     struct endpoint *endpoint = session->ticket.endpoint;
+    pool_ticket_begun(&session->ticket, is_good(message));
     if (endpoint && was_refused(details)) {
         pool_refused(session->means.pool, endpoint);
         metric_add(METRIC_PICK_REFUSED_TOTAL, 1);
@@ -104,6 +112,7 @@ static bool begin(struct pick_session *session, const struct ext_proc_request *m
 static void end(struct pick_session *session, bool ended) {
     if (ended) {
         session->answer_ended = true;
+        pool_ticket_done(&session->ticket);
         pick_session_give_back(session);
     }
 }

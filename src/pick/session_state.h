@@ -42,10 +42,12 @@ struct pick_session {
     struct str asked; /* the model to match, where it is known already; ptr NULL: it isn't */
     struct str named; /* the model as the body named it; ptr NULL: it has not */
     enum pick_found found;
-    struct pick_scan *scan; /* of the body; NULL: it isn't looked into */
-    bool raised;            /* picked at the headers, the body is looked at if it comes */
-    bool in_pieces;         /* with `raised`: it came, but not as a whole */
-    struct str target;      /* with `raised`: the name chosen at the headers; ptr NULL: none was */
+    bool needs_model;           /* the body has to name it, or to name another */
+    struct pick_scan *scan;     /* of the body; NULL: it isn't looked into for its model */
+    struct pick_prompt *prompt; /* NULL: nobody wants to know it, or it isn't shown */
+    bool raised;                /* picked at the headers, the body is looked at if it comes */
+    bool in_pieces;             /* with `raised`: it came, but not as a whole */
+    struct str target; /* with `raised`: the name chosen at the headers; ptr NULL: none was */
     struct pick_held held;
 
     struct pool_ticket ticket;
@@ -122,10 +124,28 @@ bool pick_session_match(struct pick_session *session, struct pick_draft *draft);
 /* Says it. Returns: as above. */
 bool pick_session_tell(struct pick_session *session, const struct pick_draft *draft);
 
+/* ---- session_prompt.c ------------------------------------------------------------------------ */
+
+/* At the request's headers, with `needs_model` as it is: the body will be looked into for its
+ * prompt if the profile wants it and the body comes. Returns: the pick is to wait for it. */
+bool pick_session_wants_prompt(struct pick_session *session);
+/* The next bytes of the body. Returns: no more of them are waited for. */
+bool pick_session_look_for_prompt(struct pick_session *session, struct str bytes);
+/* As much of it as is known. Returns: NULL where there is none. */
+struct pool_prompt *pick_session_prompt(struct pick_session *session);
+/* Another endpoint than the picked one, the ticket's, took the request. */
+void pick_session_prompt_moved(struct pick_session *session);
+/* How much work the request is, about: tokens to read and to make; 0 where nothing is known. */
+uint32_t pick_session_tokens(const struct pick_session *session);
+
 /* ---- session_request.c, session_body.c, session_response.c ----------------------------------- */
 
 /* Returns: ST_BODY_TOO_LARGE. */
 enum status pick_body_too_large(uint64_t n_bytes, uint64_t max_bytes, struct error *err);
+/* Is all known that a pick can't do without? */
+bool pick_session_is_ready(const struct pick_session *session);
+/* Picks, in phase PICK_HELD, with what is known, and sends on what was held. */
+void pick_session_conclude(struct pick_session *session);
 void pick_session_on_headers(struct pick_session *session, const struct ext_proc_request *message);
 void pick_session_on_body(struct pick_session *session, const struct ext_proc_request *message);
 void pick_session_on_trailers(struct pick_session *session);
