@@ -1,5 +1,5 @@
-/* A page of metrics becomes a load: by which rules, the first byte says. Where a page is cut makes no
- * difference, and what comes of it is within its bounds, also behind a page that came before. */
+/* A page of metrics becomes a load: by which rules, the first byte says. Where a page is cut makes
+ * no difference, and what comes of it is within its bounds, also behind a page that came before. */
 #include <stdint.h>
 #include <stdlib.h>
 
