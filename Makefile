@@ -115,7 +115,7 @@ tsan: build-tsan ## the threaded part under the thread sanitizer
 		$(addprefix tests/interop/test_mip,.py _models.py _attacks.py _bad_times.py) \
 		tests/interop/test_grpc_abuse.py tests/interop/test_grpc_frames.py \
 		tests/interop/test_grpc_storm.py tests/interop/test_mixture.py \
-		$(addprefix tests/interop/test_pick,.py _process.py _health.py _scrape.py)
+		$(addprefix tests/interop/test_pick,.py _process.py _health.py _scrape.py _status.py)
 
 storm: build-tsan ## STORM_SECONDS (300) of gRPC callers who give up, under the thread sanitizer
 	@$(SANITIZED) SLUICE_BUILD=$(CURDIR)/$(BUILD)/tsan STORM_SECONDS=$(STORM_SECONDS) $(PYTEST) -s \

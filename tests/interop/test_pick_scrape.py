@@ -1,8 +1,11 @@
 """`sluice pick` asks endpoints for their loads: by each preset, by rules of one's own, and of endpoints that
 hang, redirect, break off, or never end."""
+import concurrent.futures
 import contextlib
+import random
 import re
 import ssl
+import threading
 import time
 
 import pytest
@@ -296,3 +299,58 @@ def test_the_pool_changes_while_it_is_asked(start):
             picker.write_pool(pool_of(chosen, f"preset: vllm, interval: {50 + generation}ms"))
             picker.wait_until(lambda now: now["sluice_pick_pool_generation"] == generation, "the pool")
             wait_load(picker, chosen[1], (5, 4, 0.5))
+
+
+def test_churn(start):
+    """Endpoints come and go, break and are well again, while they are asked, picked, and looked at."""
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(MetricPages(PAGES["vllm"])) for _ in range(9)]
+        picker = start(pool_of(servers[:3], "preset: vllm, interval: 50ms, timeout: 200ms"))
+        dice, over = random.Random(1), threading.Event()
+
+        def look():
+            while not over.is_set():
+                for path in ("/metrics", "/status.json", "/debug/state", "/debug/pick?path=/"):
+                    assert http1.request(picker.metrics_address, "GET", path).status == 200
+                time.sleep(0.01)
+
+        def ask():
+            with Proxy(picker.grpc_addresses[0]) as proxy:
+                while not over.is_set():
+                    picked.add(proxy.pick("/v1/completions"))
+                    time.sleep(0.002)
+        picked = set()
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            busy = [pool.submit(job) for job in (look, ask, ask)]
+            try:
+                for generation in range(2, 22):
+                    for server in dice.sample(servers, 2):
+                        server.says(PAGES["vllm"], dice.choice(["page", "hang", "cut", "garbage", "status"]))
+                    # One of them is well, so that each pool has a load to wait for.
+                    chosen = dice.sample(servers[1:], dice.randint(0, 5)) + servers[:1]
+                    servers[0].says(PAGES["vllm"])
+                    picker.write_pool(pool_of(chosen, f"preset: vllm, interval: {dice.choice([50, 70])}ms, timeout: 200ms"))
+                    picker.wait_until(lambda now: now["sluice_pick_pool_generation"] == generation, "the pool")
+                    wait_load(picker, servers[0], (5, 4, 0.5))
+            finally:
+                over.set()
+            for job in busy:
+                job.result()
+        assert len(picked) > 3
+        picker.wait_at_rest()
+
+
+def test_a_page_with_everything(start):
+    """Huge, with long lines, escapes in labels, values that are no numbers, and what is wanted at its end."""
+    junk = "".join(f'other_bucket{{le="{n}",text="a\\\\b\\"c\\nd}}"}} {n}\n' for n in range(40000))
+    awkward = ('vllm:num_requests_waiting{model_name="a\\"} 7",engine="\\\\"} 2\n'
+               'vllm:num_requests_waiting{model_name="' + "x" * 9000 + '"} 3 1700000000000\n'
+               'vllm:num_requests_waiting{model_name="nan"} NaN\nvllm:num_requests_waiting{model_name="inf"} +Inf\n'
+               'vllm:num_requests_waiting{model_name="torn 9\nvllm:num_requests_waiting_total 1000\n'
+               'vllm:kv_cache_usage_perc 7.5\nvllm:num_requests_running -4\n')
+    with MetricPages(junk + awkward) as server:
+        assert len(server.page) > 1500000
+        picker = start(pool_of([server], "preset: vllm"))
+        wait_load(picker, server, (5, 0, 1))
+        server.says(PAGES["vllm"])
+        wait_load(picker, server, (5, 4, 0.5))
