@@ -295,3 +295,43 @@ def test_a_pool_that_changes_under_the_page(start_picker, tmp_path):
         picker.write_pool(f"endpoints: [{B}]\n")
         page.wait(TEXTS.format(0) + f".join() === '{B}'")
         assert page.complaints() == []
+
+
+def test_several_pools(start_picker, tmp_path):
+    """Each by its name: in the numbers under the upstream's names, in the log's lines, and on the page."""
+    with MetricPages(PAGE.format(running=1, waiting=4, used=0.5)) as server:
+        picker = start_picker(f"""pools:
+- name: chat
+  match: {{authority: chat}}
+  endpoints: [{server.address}]
+  metrics: {{preset: vllm, interval: 50ms}}
+  models: [llama]
+- name: rest
+  endpoints: [{A}, {server.address}]
+  models: [llama]
+""", "--log-level", "debug")
+        with Proxy(picker.grpc_addresses[0]) as proxy:
+            proxy.pick(INFER.format("llama"), fields={":authority": "chat"})
+            proxy.pick(INFER.format("llama"), hint=A)
+            proxy.refuse(INFER.format("gpt"))
+        numbers = picker.wait_until(lambda now: 'inference_pool_average_queue_size{name="chat"}' in now and
+                                    now["sluice_pick_open_streams"] == 0, "a load")
+        assert numbers['inference_pool_ready_pods{name="chat"}'] == 1
+        assert numbers['inference_pool_ready_pods{name="rest"}'] == 2
+        assert 'inference_pool_average_queue_size{name="rest"}' not in numbers
+        for pool in ("chat", "rest"):
+            labels = f'pool="{pool}",model_name="llama",target_model_name="llama"'
+            assert numbers[f"inference_objective_request_total{{{labels}}}"] == 1
+        lines = wait_for(lambda: len(found := lines_of(picker, "picked")) == 2 and found, "two lines")
+        assert [line["pool"] for line in lines] == ["chat", "rest"]
+        assert lines_of(picker, "refused")[0]["pool"] == "rest"
+        assert [(pool["name"], len(pool["endpoints"])) for pool in status(picker)["pools"]] == [("chat", 1), ("rest", 2)]
+        with browser.Browser(str(tmp_path / "profile")) as page:
+            page.open(f"http://{picker.metrics_address}/")
+            page.wait(TEXTS.format(0) + ".length === 3")
+            shown = page.run(TEXTS.format(0))
+            assert sorted(shown) == sorted([f"{server.address} chat", f"{server.address} rest", f"{A} rest"])
+            page.run("document.getElementById('filter').value = 'chat'")
+            page.run("document.getElementById('filter').dispatchEvent(new Event('input'))")
+            assert page.run(TEXTS.format(0)) == [f"{server.address} chat"]
+            assert page.complaints() == []
