@@ -91,6 +91,20 @@ static void the_objects(void **state) {
     pool_spec_free(spec);
 }
 
+static void several_pools(void **state) {
+    (void)state;
+    struct pool_specs specs;
+    struct error err;
+    if (pool_file_parse("docs/picker.md", example(2), &specs, &err) != ST_OK) {
+        fail_msg("%s", err.text);
+    }
+    assert_true(specs.is_list);
+    assert_int_equal(specs.n, 3);
+    assert_int_equal(specs.items[0]->match.n_authorities, 2);
+    assert_int_equal(specs.items[1]->health.kind, POOL_HEALTH_HTTP);
+    pool_specs_free(&specs);
+}
+
 /* Each name of the protocol stands in the table, with each header of its default. */
 static void the_names(void **state) {
     static const struct {
@@ -136,9 +150,8 @@ static void the_loads(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_full_example),
-        cmocka_unit_test(the_objects),
-        cmocka_unit_test(the_names),
+        cmocka_unit_test(the_full_example), cmocka_unit_test(the_objects),
+        cmocka_unit_test(several_pools),    cmocka_unit_test(the_names),
         cmocka_unit_test(the_loads),
     };
     return cmocka_run_group_tests_name("discover/picker_page", tests, read_page, NULL);

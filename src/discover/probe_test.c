@@ -271,6 +271,39 @@ static void another_interval(void **state) {
     close_set(&set, &f);
 }
 
+/* Two pools: what is under way counts for both, and one that goes leaves the other alone. */
+static void two_groups(void **state) {
+    (void)state;
+    struct probe_set set;
+    struct fixture f, other;
+    struct probe_group others = {.n = 0};
+    uint64_t now_ns = BEGIN_NS;
+    open_set(&set, &f, checked(fixture_spec_of(2), 1, 1));
+    set.most_running = 3;
+    fixture_open(&other, checked(fixture_spec_of(3), 1, 1)); /* two addresses are in both */
+    assert_true(probe_set_follow(&set, &others, pool_look(other.reader), BEGIN_NS));
+    assert_int_equal(set.n, 5);
+    assert_int_equal(set.n_unknown, 5);
+    struct probe *running[3];
+    for (size_t i = 0; i < 3; i++) {
+        running[i] = step(&set, &now_ns);
+    }
+    assert_null(probe_set_take(&set, now_ns + SECOND));
+    assert_true(probe_set_next_ns(&set) == UINT64_MAX);
+    probe_set_drop(&set, &others);
+    assert_int_equal(set.n, 2);
+    for (size_t i = 0; i < 3; i++) {
+        probe_set_finish(&set, running[i], true, now_ns);
+    }
+    while (set.n_unknown > 0) {
+        struct probe *probe = step(&set, &now_ns);
+        assert_ptr_equal(probe->group, &group);
+        probe_set_finish(&set, probe, true, now_ns);
+    }
+    close_set(&set, &f);
+    fixture_close(&other);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(verdicts),
@@ -282,6 +315,7 @@ int main(void) {
         cmocka_unit_test(one_leaves_while_it_is_checked),
         cmocka_unit_test(without_checks),
         cmocka_unit_test(another_interval),
+        cmocka_unit_test(two_groups),
     };
     return cmocka_run_group_tests_name("discover/probe", tests, NULL, NULL);
 }

@@ -191,10 +191,37 @@ static void what_has_left(void **state) {
     close_world(&world);
 }
 
+/* Two pools of one schedule: each has an interval and a limit of its own, and the higher limit
+ * holds for both together. */
+static void two_paces(void **state) {
+    (void)state;
+    enum { N = 300, LAST = 40 }; /* the last are of the other pool */
+    struct world world;
+    struct scrape_pace other = {.n_turns = 0};
+    open_world(&world, N, 200 * MS, 500);
+    scrape_pace_set(&other, 100 * MS, 20);
+    scrape_schedule_set_pace(&world.schedule, 100 * MS, 500);
+    for (size_t i = N - LAST; i < N; i++) {
+        struct scrape_turn *turn = &world.endpoints[i].turn;
+        scrape_schedule_remove(&world.schedule, turn);
+        assert_true(scrape_schedule_add(&world.schedule, turn, &other, world.now_ns));
+    }
+    assert_int_equal(world.pace.n_turns, N - LAST);
+    assert_int_equal(other.n_turns, LAST);
+    run(&world, 60 * S);
+    assert_in_range(most_in_a_second(&world), 300, 500);
+    for (size_t i = 0; i < N; i++) {
+        bool is_other = i >= N - LAST; /* 2 s at their limit; the others 0.6 s at that of all */
+        assert_in_range(world.endpoints[i].n, is_other ? 24 : 80, is_other ? 32 : 102);
+    }
+    close_world(&world);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_interval),
         cmocka_unit_test(never_more_than_the_limit),
+        cmocka_unit_test(two_paces),
         cmocka_unit_test(after_a_pause_no_flood),
         cmocka_unit_test(who_is_silent_is_asked_less),
         cmocka_unit_test(out_of_step),
