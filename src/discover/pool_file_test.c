@@ -86,6 +86,8 @@ static const struct {
      "  waiting           nv_inference_pending_request_count, sum\n"},
     {"metrics: {preset: vllm, scheme: https, ca_file: /run/ca.pem}\n",
      "counts for 2 s\n  certificates are verified by /run/ca.pem\n"},
+    {"metrics: {preset: vllm, token_file_label: token}\n",
+     "  of an endpoint with the label token: with the token in that file\n"},
     {"metrics: {preset: vllm, scheme: https, insecure_skip_verify: true}\n",
      "counts for 2 s\n  certificates are not verified\n"},
     {"metrics: {preset: vllm, rules: {kv_cache: {series: 'x:y', factor: 0.01}}}\n",

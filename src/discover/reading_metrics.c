@@ -237,8 +237,10 @@ static enum status check_endpoints(const struct reading *reading, const struct d
 static enum status read_labels(struct reading *reading, const struct doc_node *node,
                                struct scrape_plan *plan, struct error *err) {
     struct doc_node preset = doc_get(node, "preset_label"), port = doc_get(node, "port_label");
-    enum status st = ST_OK;
-    if (preset.val) {
+    struct doc_node token = doc_get(node, "token_file_label");
+    enum status st =
+        token.val ? reading_name(reading, &token, &plan->token_file_label, err) : ST_OK;
+    if (st == ST_OK && preset.val) {
         st = reading_name(reading, &preset, &plan->preset_label, err);
     }
     if (st == ST_OK && port.val) {
@@ -254,11 +256,23 @@ static enum status read_labels(struct reading *reading, const struct doc_node *n
 
 static enum status read_plan(struct reading *reading, const struct doc_node *node,
                              struct scrape_plan *plan, struct error *err) {
-    static const char *const names[] = {
-        "preset",     "rules",           "port",           "path",       "scheme",
-        "interval",   "timeout",         "max_age",        "token_file", "preset_label",
-        "port_label", "most_per_second", "max_page_bytes", "ca_file",    "insecure_skip_verify",
-        NULL};
+    static const char *const names[] = {"preset",
+                                        "rules",
+                                        "port",
+                                        "path",
+                                        "scheme",
+                                        "interval",
+                                        "timeout",
+                                        "max_age",
+                                        "token_file",
+                                        "preset_label",
+                                        "port_label",
+                                        "most_per_second",
+                                        "max_page_bytes",
+                                        "ca_file",
+                                        "insecure_skip_verify",
+                                        "token_file_label",
+                                        NULL};
     struct doc_node preset = doc_get(node, "preset"), rules = doc_get(node, "rules");
     enum status st = doc_expect_object(node, err);
     if (st == ST_OK) {

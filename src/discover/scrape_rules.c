@@ -189,6 +189,7 @@ bool scrape_plan_place(const struct scrape_plan *plan, const struct pool_wanted 
         return false;
     }
     out->port = (uint16_t)port;
+    out->token_file = label_of(endpoint, plan->token_file_label);
     return true;
 }
 
@@ -216,6 +217,10 @@ static void print_labels(const struct scrape_plan *plan, struct buf *out) {
     if (plan->preset_label.len > 0) {
         buf_printf(out, "  of an endpoint with the label %.*s: by that preset\n",
                    STR_ARG(plan->preset_label));
+    }
+    if (plan->token_file_label.len > 0) {
+        buf_printf(out, "  of an endpoint with the label %.*s: with the token in that file\n",
+                   STR_ARG(plan->token_file_label));
     }
     if (plan->port_label.len > 0) {
         buf_printf(out, "  of an endpoint with the label %.*s: at that port\n",

@@ -82,6 +82,7 @@ struct scrape_plan {
     struct scrape_source source;   /* of endpoints without the label below */
     struct str preset_label;       /* an endpoint's label that names its preset; empty: none does */
     struct scrape_source *presets; /* of all presets; NULL without preset_label */
+    struct str token_file_label;   /* an endpoint's label with its token's file; empty: none has */
     struct str port_label;         /* an endpoint's label with its port; empty: none has */
     bool https;
     struct str ca_file;  /* with https: whom to trust, NUL-terminated; empty: whom the system
@@ -106,6 +107,7 @@ bool scrape_rules_replace(struct scrape_rules *rules, const struct scrape_rule *
 struct scrape_target_place {
     const struct scrape_source *source;
     uint16_t port;
+    struct str token_file; /* its own; empty: the plan's */
 };
 /* Returns: false when a label says something that can't be: no preset, no port. */
 bool scrape_plan_place(const struct scrape_plan *plan, const struct pool_wanted *endpoint,

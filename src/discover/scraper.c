@@ -164,7 +164,7 @@ static void ask(struct target *target, struct room *room) {
         .url = url,
         .timeout_ns = plan->timeout_ns,
         .max_body_bytes = plan->max_page_bytes,
-        .bearer = target->of->token,
+        .bearer = target->place.token_file.len > 0 ? target->token.text : target->of->token.text,
         .piece = on_piece,
         .done = on_done,
         .user = target,

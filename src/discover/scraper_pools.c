@@ -6,13 +6,14 @@
 #include "base/log.h"
 #include "loop/clock.h"
 
-enum { TOKEN_BYTES = 8192, MOST_KEPT = 4096 };
+enum { MOST_KEPT = 4096 };
 
 /* ---- targets --------------------------------------------------------------------------------- */
 
 static void drop_target(struct target *target) {
     scraper_give_up(target);
     scrape_schedule_remove(&target->of->scraper->schedule, &target->turn);
+    scrape_token_fini(&target->token);
     free(target);
 }
 
@@ -90,46 +91,14 @@ static void follow(struct scraped *scraped, const struct pool_snapshot *snapshot
 
 /* ---- the tokens ------------------------------------------------------------------------------ */
 
-static void forget_token(struct scraped *scraped) {
-    if (scraped->token) {
-        secret_wipe(scraped->token, strlen(scraped->token));
-        free(scraped->token);
-        scraped->token = NULL;
+/* Before anybody is asked with them. */
+static void look_at_tokens(struct scraped *scraped) {
+    const struct scrape_plan *plan = scraped->plan;
+    scrape_token_look(&scraped->token, plan ? plan->token_file : STR(""));
+    for (size_t i = 0; i < scraped->n_targets; i++) {
+        struct target *target = scraped->targets[i];
+        scrape_token_look(&target->token, target->place.token_file);
     }
-}
-
-/* Without white space around it. */
-static void take_token(struct scraped *scraped, struct str text) {
-    while (text.len > 0 && (unsigned char)text.ptr[text.len - 1] <= ' ') {
-        text.len--;
-    }
-    while (text.len > 0 && (unsigned char)text.ptr[0] <= ' ') {
-        text = str_make(text.ptr + 1, text.len - 1);
-    }
-    forget_token(scraped);
-    if (text.len > 0 && text.len < TOKEN_BYTES) {
-        scraped->token = strndup(text.ptr, text.len);
-    }
-}
-
-static void look_at_token(struct scraped *scraped) {
-    const char *path =
-        scraped->plan && scraped->plan->token_file.len > 0 ? scraped->plan->token_file.ptr : NULL;
-    struct watched_file *file = &scraped->token_file;
-    struct error err;
-    bool changed = !file->path != !path;
-    file->path = path; /* of the newest plan */
-    if (path && watched_file_read(file, &changed, &err) != ST_OK) {
-        if (changed) {
-            log_event(LOG_WARNING, "the token for endpoints' metrics can't be read",
-                      LOG_TEXT_OF("file", path), LOG_TEXT_OF("reason", err.text));
-        }
-        changed = false; /* the old one stays */
-    }
-    if (changed) {
-        take_token(scraped, watched_file_text(file));
-    }
-    watched_file_drop(file);
 }
 
 /* ---- the pools ------------------------------------------------------------------------------- */
@@ -144,7 +113,7 @@ static void drop_scraped(void *cookie, struct followed *item) {
     for (size_t i = 0; i < scraped->n_targets; i++) {
         drop_target(scraped->targets[i]);
     }
-    forget_token(scraped);
+    scrape_token_fini(&scraped->token);
     free(scraped->targets);
     free(scraped);
 }
@@ -229,7 +198,7 @@ void scraper_follow(struct scraper *scraper) {
     follow_pools(scraper);
     for (size_t i = 0; i < scraper->scraped.n_slots; i++) {
         if (scraper->scraped.items[i]) {
-            look_at_token(scraped_of(scraper->scraped.items[i]));
+            look_at_tokens(scraped_of(scraper->scraped.items[i]));
         }
     }
 }

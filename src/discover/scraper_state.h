@@ -5,10 +5,10 @@
 #include "discover/followed.h"
 #include "discover/scrape_page.h"
 #include "discover/scrape_schedule.h"
+#include "discover/scrape_token.h"
 #include "discover/scraper.h"
 #include "net/http_fetch.h"
 #include "net/log_limit.h"
-#include "net/watched_file.h"
 
 /* The room to read one page in. */
 struct room {
@@ -24,7 +24,8 @@ struct target {
     const struct endpoint *endpoint; /* of the reader's snapshot */
     struct scrape_target_place place;
     struct scrape_past past;
-    struct http_fetch *fetch; /* under way; NULL: it waits for its time */
+    struct scrape_token token; /* its own */
+    struct http_fetch *fetch;  /* under way; NULL: it waits for its time */
     struct room *room;
     uint64_t asked_ns;
     uint32_t in_flight; /* when it was asked */
@@ -39,8 +40,7 @@ struct scraped {
     struct target **targets;        /* in the order of their addresses */
     size_t n_targets;
     struct scrape_pace pace;
-    struct watched_file token_file;
-    char *token; /* NULL: none */
+    struct scrape_token token; /* of endpoints without one of their own */
 };
 
 struct scraper {

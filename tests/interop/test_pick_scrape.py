@@ -165,6 +165,32 @@ metrics: {{preset_label: engine, port_label: metrics-port}}
         wait_load(picker, second, (2, 1, 0.5))
 
 
+def test_a_token_of_an_endpoints_own(start, tmp_path):
+    """One has its own, one the pool's; one whose file is missing is shown nobody else's."""
+    for name in ("own", "all"):
+        (tmp_path / name).write_text(f"{name}-s3cret\n")
+    with MetricPages(PAGES["vllm"]) as one, MetricPages(PAGES["vllm"]) as two, \
+            MetricPages(PAGES["vllm"]) as three:
+        picker = start(f"""
+endpoints:
+- {{address: {one.address}, labels: {{token-file: {tmp_path / "own"}}}}}
+- {{address: {two.address}, labels: {{other: label}}}}
+- {{address: {three.address}, labels: {{token-file: {tmp_path / "missing"}}}}}
+metrics: {{preset: vllm, interval: 50ms, token_file: {tmp_path / "all"}, token_file_label: token-file}}
+""")
+        for server in (one, two, three):
+            wait_load(picker, server, (5, 4, 0.5))
+
+        def shown(server):
+            return re.findall(r"Authorization: Bearer (\S+)\r\n", server.heads[-1])
+        assert [shown(server) for server in (one, two, three)] == [["own-s3cret"], ["all-s3cret"], []]
+        (tmp_path / "own").write_text("another")
+        (tmp_path / "missing").write_text("found")
+        picker.wait_until(lambda _: (shown(one), shown(three)) == (["another"], ["found"]), "the new tokens")
+        text = picker.log_text()
+        assert text.count("can't be read") == 1 and "s3cret" not in text
+
+
 def test_counters_become_rates(start):
     with MetricPages("work_total 1000\n") as server:
         picker = start(f"""
