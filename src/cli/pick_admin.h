@@ -15,6 +15,7 @@
 
 struct pick_shown_list;
 struct scraper;
+struct pick_shown;
 
 struct pick_admin {
     struct pool_set_reader *pools;
@@ -53,6 +54,9 @@ void pick_state_print(void *context, struct buf *out);
 /* The families that the upstream project's picker has, by its names, and ours of pick times. */
 void pick_upstream_print(const struct pick_admin *admin, const struct pick_shown_list *list,
                          struct metric_text *text);
+/* pick_flow.c: the families of requests that wait for room, and a pool's lines of /debug/state. */
+void pick_flow_print(const struct pick_shown_list *list, struct metric_text *text);
+void pick_flow_describe(const struct pick_shown *pool, struct buf *out);
 /* What workers' ledgers say of the times of picks, added up. */
 void pick_times_read(const struct pick_admin *admin, struct metric_distribution out[N_PICK_TIMES]);
 /* "ready", "refused", "unchecked" or "not_ready" */

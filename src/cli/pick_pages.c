@@ -207,6 +207,7 @@ static uint32_t print_pool(const struct pick_shown *pool, uint32_t most, struct 
                pool->entry->name.len > 0 ? " " : "", STR_ARG(pool->entry->name),
                (unsigned long long)numbers->generation, numbers->n_endpoints, numbers->n_ready,
                numbers->n_refused, (unsigned long long)numbers->n_in_flight);
+    pick_flow_describe(pool, out);
     for (uint32_t i = 0; i < n; i++) {
         print_endpoint(snapshot, &snapshot->members[i], out);
     }

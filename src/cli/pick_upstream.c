@@ -214,5 +214,6 @@ void pick_upstream_print(const struct pick_admin *admin, const struct pick_shown
     metric_family_begin(text, METRIC_FAMILY_UPSTREAM_INFO);
     metric_text_u64(text, buf_str(&labels), 1);
     print_pools(list, text);
+    pick_flow_print(list, text);
     print_models(admin, &page);
 }

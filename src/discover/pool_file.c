@@ -4,9 +4,10 @@
 
 #include "discover/reading.h"
 
-static const char *const SECTIONS[] = {
-    "endpoints",  "ports",  "selector", "models",      "unknown_models", "objectives", "rewrites",
-    "saturation", "health", "protocol", "refused_for", "profile",        "metrics",    NULL};
+static const char *const SECTIONS[] = {"endpoints",      "ports",      "selector", "models",
+                                       "unknown_models", "objectives", "rewrites", "saturation",
+                                       "flow_control",   "health",     "protocol", "refused_for",
+                                       "profile",        "metrics",    NULL};
 
 /* ---- documents ------------------------------------------------------------------------------- */
 

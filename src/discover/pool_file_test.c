@@ -107,6 +107,17 @@ static const struct {
      "sent again after 2 s\n"},
     {"saturation: {max_in_flight: 0}\nrefused_for: 90s\n",
      "saturated   never\nrefused     an endpoint that refused a connection is avoided for 90 s\n"},
+    {"saturation: {queue_depth: 5, kv_cache: 0.8}\n",
+     "saturated   when every endpoint has 256 requests in flight or 5 waiting or 0.8 of its KV "
+     "cache used: sheddable"},
+    {"saturation: {max_in_flight: 0, kv_cache: 1}\n",
+     "saturated   when every endpoint has 1 of its KV cache used: sheddable"},
+    {"flow_control: {}\n",
+     "queue       others wait then, for 30 s at most: 10000 requests, 268435456 bytes\nrefused"},
+    {"flow_control: {max_requests: 9, max_bytes: 1MiB, max_wait: 500ms, bands: [{priority: 10, "
+     "max_requests: 3}, {priority: 0, max_requests: 0}]}\n",
+     "queue       others wait then, for 0.5 s at most: 9 requests, 1048576 bytes\n"
+     "  of priority 10: 3 requests\n  of priority 0: 0 requests\n"},
     {"", "profile     fewest requests in flight; where endpoints say their load:\n"
          "  queue-scorer                  scorer, weight 2\n"
          "  kv-cache-utilization-scorer   scorer, weight 2\n"
@@ -361,6 +372,27 @@ static const struct {
      "from 1 to 65535"},
     {"saturation: {max: 1}\n",
      "1: unknown field \"saturation.max\"; did you mean \"max_in_flight\"?"},
+    {"saturation: {kv_cache: 80}\n",
+     "1: saturation.kv_cache: expected a share from 0 to 1, got 80"},
+    {"saturation: {queue_depth: -1}\n",
+     "1: saturation.queue_depth: expected a whole number from 0 to 2147483647, got -1"},
+    {"flow_control:\n", "1: flow_control: expected an object (named fields), got nothing (null)"},
+    {"flow_control: true\n", "1: flow_control: expected an object (named fields), got true"},
+    {"flow_control: {max_request: 1}\n", "1: unknown field \"flow_control.max_request\"; did you "
+                                         "mean \"max_requests\"?"},
+    {"flow_control: {max_requests: 0}\n",
+     "1: flow_control.max_requests: expected a whole number from 1 to 10000000, got 0"},
+    {"flow_control: {max_bytes: 1}\n",
+     "1: flow_control.max_bytes: expected a whole number from 65536 to 1099511627776, got 1"},
+    {"flow_control: {max_bytes: 3 potatoes}\n",
+     "1: flow_control.max_bytes: expected a size from 64KiB to 1024GiB, got \"3 potatoes\""},
+    {"flow_control: {max_wait: 2h}\n", "1: flow_control.max_wait: expected 0.001 to 3600 seconds"},
+    {"flow_control: {bands: [{priority: 1}]}\n",
+     "1: flow_control.bands[0]: expected a priority and its max_requests"},
+    {"flow_control: {bands: [{priority: -1, max_requests: 1}]}\n",
+     "1: flow_control.bands[0].priority: expected a whole number from 0 to 2147483647, got -1"},
+    {"flow_control: {bands: [{priority: 1, max_requests: 1}, {priority: 1, max_requests: 2}]}\n",
+     "1: flow_control.bands[1]: the priority 1 is there twice"},
     {"refused_for: [1]\n", "1: refused_for: expected text, got a list of 1"},
     {"protocol: {destination_headers: x}\n",
      "1: unknown field \"protocol.destination_headers\"; did you mean \"destination_header\"?"},

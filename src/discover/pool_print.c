@@ -102,16 +102,45 @@ static void print_health(const struct pool_health *health, struct buf *out) {
                plural(health->n_unhealthy));
 }
 
-static void print_load(const struct pool_spec *spec, struct buf *out) {
+static void print_saturation(const struct pool_spec *spec, struct buf *out) {
+    const char * or = "";
     label(out, "saturated");
-    if (spec->max_in_flight == 0) {
+    if (spec->max_in_flight == 0 && !pool_limits_loads(spec)) {
         buf_printf(out, "never\n");
-    } else {
-        buf_printf(out,
-                   "when every endpoint has %" PRIu64 " requests in flight: sheddable ones are "
-                   "refused, to be sent again after %" PRIu64 " s\n",
-                   spec->max_in_flight, spec->retry_after_s);
+        return;
     }
+    buf_printf(out, "when every endpoint has ");
+    if (spec->max_in_flight > 0) {
+        buf_printf(out, "%" PRIu64 " requests in flight", spec->max_in_flight);
+        or = " or ";
+    }
+    if (spec->queue_depth > 0) {
+        buf_printf(out, "%s%" PRIu64 " waiting", or, spec->queue_depth);
+        or = " or ";
+    }
+    if (spec->kv_cache > 0) {
+        buf_printf(out, "%s%g of its KV cache used", or, spec->kv_cache);
+    }
+    buf_printf(out, ": sheddable ones are refused, to be sent again after %" PRIu64 " s\n",
+               spec->retry_after_s);
+}
+
+static void print_flow_control(const struct pool_flow_control *flow, struct buf *out) {
+    if (!flow->on) {
+        return;
+    }
+    label(out, "queue");
+    buf_printf(out, "others wait then, for %g s at most: %" PRIu64 " requests, %" PRIu64 " bytes\n",
+               seconds(flow->max_wait_ns), flow->limits.max_requests, flow->limits.max_bytes);
+    for (size_t i = 0; i < flow->limits.n_bands; i++) {
+        buf_printf(out, "  of priority %" PRId64 ": %" PRIu64 " requests\n",
+                   flow->limits.bands[i].priority, flow->limits.bands[i].max_requests);
+    }
+}
+
+static void print_load(const struct pool_spec *spec, struct buf *out) {
+    print_saturation(spec, out);
+    print_flow_control(&spec->flow_control, out);
     label(out, "refused");
     buf_printf(out, "an endpoint that refused a connection is avoided for %g s\n",
                seconds(spec->refused_ns));

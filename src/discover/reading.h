@@ -62,6 +62,9 @@ enum status reading_name(struct reading *reading, const struct doc_node *node, s
  * nothing. */
 enum status reading_duration(const struct doc_node *node, uint64_t min_ns, uint64_t max_ns,
                              uint64_t *out, struct error *err) __attribute__((warn_unused_result));
+/* A number from `min`, which is not below 0, to `max`. An absent one changes nothing. */
+enum status reading_unsigned(const struct doc_node *node, int64_t min, int64_t max, uint64_t *out,
+                             struct error *err) __attribute__((warn_unused_result));
 /* One of `words` (ending with NULL), as its index. An absent one changes nothing. */
 enum status reading_word(const struct doc_node *node, const char *const *words, unsigned *out,
                          struct error *err) __attribute__((warn_unused_result));
@@ -120,7 +123,11 @@ enum status reading_add_objective(struct reading *reading, const struct doc_node
 enum status reading_criticality(const struct doc_node *node, enum pool_criticality *out,
                                 struct error *err) __attribute__((warn_unused_result));
 
-/* reading_settings.c: the members `health`, `saturation`, `refused_for`, `protocol`. */
+/* reading_flow.c: the members `saturation`, `flow_control`. */
+enum status reading_flow(struct reading *reading, const struct doc_node *node, struct error *err)
+    __attribute__((warn_unused_result));
+
+/* reading_settings.c: these, and the members `health`, `refused_for`, `protocol`. */
 enum status reading_settings(struct reading *reading, const struct doc_node *node,
                              struct error *err) __attribute__((warn_unused_result));
 

@@ -1,12 +1,12 @@
-/* How endpoints are checked, when a pool is full, and the names and forms of the protocol. */
+/* How endpoints are checked, and the names and forms of the protocol. */
 #include "discover/reading.h"
 
 static const uint64_t NS_PER_MS = 1000000;
 static const uint64_t NS_PER_S = 1000000000;
 static const uint64_t NS_PER_HOUR = UINT64_C(3600000000000);
 
-static enum status read_unsigned(const struct doc_node *node, int64_t min, int64_t max,
-                                 uint64_t *out, struct error *err) {
+enum status reading_unsigned(const struct doc_node *node, int64_t min, int64_t max, uint64_t *out,
+                             struct error *err) {
     int64_t value = (int64_t)*out;
     enum status st = doc_read_i64(node, min, max, &value, err);
     *out = (uint64_t)value;
@@ -58,9 +58,9 @@ static enum status read_thresholds(const struct doc_node *node, struct pool_heal
                                    struct error *err) {
     struct doc_node healthy = doc_get(node, "healthy"), unhealthy = doc_get(node, "unhealthy");
     uint64_t n_healthy = 1, n_unhealthy = 2;
-    enum status st = read_unsigned(&healthy, 1, 100, &n_healthy, err);
+    enum status st = reading_unsigned(&healthy, 1, 100, &n_healthy, err);
     if (st == ST_OK) {
-        st = read_unsigned(&unhealthy, 1, 100, &n_unhealthy, err);
+        st = reading_unsigned(&unhealthy, 1, 100, &n_unhealthy, err);
     }
     out->n_healthy = (unsigned)n_healthy;
     out->n_unhealthy = (unsigned)n_unhealthy;
@@ -97,27 +97,6 @@ static enum status read_health(struct reading *reading, const struct doc_node *n
         st = read_thresholds(node, &health, err);
     }
     reading->spec->health = health;
-    return st;
-}
-
-/* ---- saturation ------------------------------------------------------------------------------ */
-
-static enum status read_saturation(struct reading *reading, const struct doc_node *node,
-                                   struct error *err) {
-    static const char *const names[] = {"max_in_flight", "retry_after", NULL};
-    struct doc_node most = doc_get(node, "max_in_flight"), after = doc_get(node, "retry_after");
-    uint64_t retry_ns = reading->spec->retry_after_s * NS_PER_S;
-    enum status st = doc_expect_object(node, err);
-    if (st == ST_OK) {
-        st = doc_only(node, names, err);
-    }
-    if (st == ST_OK) {
-        st = read_unsigned(&most, 0, INT32_MAX, &reading->spec->max_in_flight, err);
-    }
-    if (st == ST_OK) {
-        st = reading_duration(&after, NS_PER_S, NS_PER_HOUR, &retry_ns, err);
-    }
-    reading->spec->retry_after_s = (retry_ns + NS_PER_S - 1) / NS_PER_S;
     return st;
 }
 
@@ -201,7 +180,7 @@ static enum status read_fallback(const struct doc_node *node, struct protocol *p
         return doc_error(&most, err, "is for `fallback: list`; a key takes one");
     }
     if (st == ST_OK) {
-        st = read_unsigned(&most, 1, PROTOCOL_MOST_FALLBACKS, &n, err);
+        st = reading_unsigned(&most, 1, PROTOCOL_MOST_FALLBACKS, &n, err);
     }
     protocol->n_fallbacks = (size_t)n;
     return st;
@@ -239,11 +218,11 @@ static enum status read_protocol(struct reading *reading, const struct doc_node 
 
 enum status reading_settings(struct reading *reading, const struct doc_node *node,
                              struct error *err) {
-    struct doc_node health = doc_get(node, "health"), saturation = doc_get(node, "saturation");
+    struct doc_node health = doc_get(node, "health");
     struct doc_node refused = doc_get(node, "refused_for"), protocol = doc_get(node, "protocol");
     enum status st = read_health(reading, &health, err);
     if (st == ST_OK) {
-        st = read_saturation(reading, &saturation, err);
+        st = reading_flow(reading, node, err);
     }
     if (st == ST_OK) {
         st = reading_duration(&refused, 0, NS_PER_HOUR, &reading->spec->refused_ns, err);

@@ -156,17 +156,6 @@ static enum status read_list(struct explanation *self, const char *what, struct 
     return st;
 }
 
-static bool has(const struct subset *subset, const struct endpoint_address *address) {
-    for (size_t i = 0; i < subset->n; i++) {
-        const struct endpoint_address *item = &subset->items[i];
-        if (item->port == 0 ? endpoint_address_same_ip(item, address)
-                            : endpoint_address_equal(item, address)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool is_eligible(const struct explanation *self, const struct verdict *verdict) {
     return self->profile.profile
                ? verdict->judged && !verdict->judged->taker
@@ -221,9 +210,9 @@ static enum status judge(struct explanation *self, struct error *err) {
         struct verdict *verdict = &self->verdicts[self->n_verdicts++];
         *verdict = (struct verdict){
             .endpoint = member->endpoint,
-            .in_subset = !self->question->subset.ptr || has(&self->subset, &member->address),
+            .in_subset = !self->question->subset.ptr || subset_has(&self->subset, &member->address),
             .in_selection =
-                !self->question->selection.ptr || has(&self->selection, &member->address),
+                !self->question->selection.ptr || subset_has(&self->selection, &member->address),
             .rank = endpoint_rank(member->endpoint),
             .in_flight = endpoint_in_flight(member->endpoint),
             .judged = find_judgement(self, i, &next),

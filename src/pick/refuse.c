@@ -13,6 +13,8 @@ static struct str reason_of(enum status status) {
         return STR("rejected-no-endpoints");
     case ST_SATURATED:
         return STR("rejected-saturated");
+    case ST_WAIT_EXPIRED:
+        return STR("rejected-ttl-expired");
     case ST_UNKNOWN_MODEL:
         return STR("rejected-unknown-model");
     case ST_REQUEST_TIMEOUT:
@@ -68,7 +70,7 @@ static size_t list_headers(struct arena *arena, const struct pool_spec *spec, bo
         out[n++] = (struct ext_proc_header){STR("content-type"), STR("application/json")};
     }
     out[n++] = (struct ext_proc_header){spec->protocol.reason_header, reason_of(status)};
-    if (status == ST_SATURATED) {
+    if (status == ST_SATURATED || status == ST_WAIT_EXPIRED) {
         struct str seconds = arena_printf(arena, "%llu", (unsigned long long)spec->retry_after_s);
         out[n++] = (struct ext_proc_header){STR("retry-after"), seconds};
     }

@@ -10,7 +10,7 @@ struct ranked_value {
 struct found {
     struct pick_request *request;
     const struct protocol *protocol;
-    struct ranked_value rewrite, objective, session;
+    struct ranked_value rewrite, objective, fairness, session;
     struct str selection;
 };
 
@@ -59,6 +59,7 @@ static void take_configured(struct found *found, const struct ext_proc_header *h
     const struct protocol *protocol = found->protocol;
     if (take_ranked(&protocol->objective_headers, header, &found->objective) ||
         take_ranked(&protocol->rewrite_headers, header, &found->rewrite) ||
+        take_ranked(&protocol->fairness_headers, header, &found->fairness) ||
         take_ranked(&protocol->session_headers, header, &found->session)) {
         return;
     }
@@ -81,6 +82,7 @@ static void read_headers(struct found *found, struct str fields) {
     }
     found->request->rewrite = found->rewrite.value;
     found->request->objective = found->objective.value;
+    found->request->fairness = found->fairness.value;
     found->request->session = found->session.value;
 }
 

@@ -18,6 +18,7 @@ struct pick_request {
     struct str model;     /* as a header names it, instead of path or body */
     struct str rewrite;   /* the model to ask for instead */
     struct str objective; /* by name */
+    struct str fairness;  /* whose turn it is with others, where it has to wait */
     struct str session;   /* a value that requests of one session share */
     struct str id;        /* the proxy's number for it, which its own log has */
     struct subset hint;   /* of the proxy: Clause "Endpoint Subset" */

@@ -18,14 +18,20 @@
 /* Answers that the proxy has not taken, before the next of its messages is looked at. */
 enum { QUEUED_BYTES = 1 << 20 };
 
+/* How often a pool that requests wait for is looked at, when nothing else happens. */
+static const uint64_t TICK_NS = 100000000;
+
 /* What a worker has of the service. */
 struct desk {
     struct worker *worker;
     struct pick_means means;
     struct pick_ledger ledger;
     struct log_limit log;
-    struct worker_msg msg; /* look at the pools */
+    struct worker_msg msg; /* look at the pools, and who was called */
     atomic_bool posted;    /* msg is on its way */
+    struct pool_bell bell;
+    struct stream *waiting; /* those that wait for room, in any order */
+    struct alarm tick;      /* set while there are any */
 };
 
 struct pick_service {
@@ -44,8 +50,10 @@ struct stream {
     uint64_t turn_ns;           /* what is being taken came */
     enum pick_phase_time phase; /* with `row`: of its pick */
     bool ticking;               /* the alarm is set */
-    bool asked;                 /* for a message that has not come yet */
-    bool finished;              /* the session has ended the call */
+    bool waiting;               /* for room: in the desk's list, and the alarm is its wait's */
+    struct stream *before, *after;
+    bool asked;    /* for a message that has not come yet */
+    bool finished; /* the session has ended the call */
 };
 
 /* ---- what a session says --------------------------------------------------------------------- */
@@ -142,9 +150,70 @@ static void on_alarm(struct alarm *alarm) {
     go_on(stream);
 }
 
-/* The time that is left counts from when the proxy began to wait. */
+/* ---- waiting for room ------------------------------------------------------------------------ */
+
+/* Without memory for it they wait until something happens. */
+static void tick_later(struct desk *desk) {
+    if (!alarm_set(worker_alarms(desk->worker), &desk->tick, clock_now_ns() + TICK_NS)) {
+        log_plain(LOG_WARNING,
+                  "no memory for a timer: requests that wait are looked at less often");
+    }
+}
+
+static void on_tick(struct alarm *alarm) {
+    struct desk *desk = (struct desk *)(void *)((char *)alarm - offsetof(struct desk, tick));
+    for (struct stream *stream = desk->waiting; stream; stream = stream->after) {
+        pick_session_tick(stream->session, TICK_NS / 2);
+    }
+    if (desk->waiting) {
+        tick_later(desk);
+    }
+}
+
+static void begin_wait(struct stream *stream, uint64_t until_ns) {
+    struct desk *desk = stream->desk;
+    if (!desk->waiting) {
+        tick_later(desk);
+    }
+    stream->before = NULL;
+    stream->after = desk->waiting;
+    if (desk->waiting) {
+        desk->waiting->before = stream;
+    }
+    desk->waiting = stream;
+    stream->waiting = true;
+    stream->ticking = alarm_set(worker_alarms(desk->worker), &stream->alarm, until_ns);
+}
+
+static void end_wait(struct stream *stream) {
+    struct desk *desk = stream->desk;
+    if (!stream->waiting) {
+        return;
+    }
+    *(stream->before ? &stream->before->after : &desk->waiting) = stream->after;
+    if (stream->after) {
+        stream->after->before = stream->before;
+    }
+    stream->waiting = false;
+    stop_clock(stream);
+    if (!desk->waiting) {
+        alarm_clear(worker_alarms(desk->worker), &desk->tick);
+    }
+}
+
+/* The time that is left counts from when the proxy began to wait; that of a wait for room is its
+ * own. */
 static void mind_clock(struct stream *stream) {
     bool owes = !stream->finished && pick_session_owes(stream->session);
+    uint64_t until_ns = stream->finished ? 0 : pick_session_waits_until(stream->session);
+    if (until_ns > 0 && !stream->waiting) {
+        begin_wait(stream, until_ns);
+    } else if (until_ns == 0) {
+        end_wait(stream);
+    }
+    if (until_ns > 0) {
+        return;
+    }
     if (!owes) {
         stop_clock(stream);
     } else if (!stream->ticking) {
@@ -157,10 +226,18 @@ static void mind_clock(struct stream *stream) {
 static void go_on(struct stream *stream) {
     mind_clock(stream);
     if (!stream->finished && !stream->asked && !stream->call->gone &&
-        grpc_queued_bytes(stream->call) < QUEUED_BYTES) {
+        grpc_queued_bytes(stream->call) < QUEUED_BYTES &&
+        !pick_session_is_stuffed(stream->session)) {
         stream->asked = true;
         grpc_read(stream->call);
     }
+}
+
+/* How long it waited is counted with the queue, and is no time of the pick. */
+static void on_went_on(void *user) {
+    struct stream *stream = user;
+    stream->turn_ns = 0;
+    go_on(stream);
 }
 
 /* ---- a call ---------------------------------------------------------------------------------- */
@@ -180,8 +257,11 @@ static void begin(struct grpc_call *call) {
     struct stream *stream = arena_calloc(call->arena, 1, sizeof *stream);
     if (stream) {
         *stream = (struct stream){.call = call, .desk = desk, .alarm = {.ring = on_alarm}};
-        struct pick_out out = {
-            .send = on_send, .finish = on_finish, .note = on_note, .user = stream};
+        struct pick_out out = {.send = on_send,
+                               .finish = on_finish,
+                               .went_on = on_went_on,
+                               .note = on_note,
+                               .user = stream};
         stream->session = pick_session_new(call->arena, &desk->means, &out);
     }
     if (!stream || !stream->session) {
@@ -215,14 +295,17 @@ static void take(struct stream *stream) {
 /* Nobody waits any more. What the session has sent may still be on its way into the socket, so it
  * lives until the call's end. */
 static void cancelled(struct stream *stream) {
+    end_wait(stream);
     stop_clock(stream);
     if (!stream->finished) {
+        pick_session_abandon(stream->session);
         stream->finished = true;
         grpc_finish(stream->call, &stream->call->cancelled);
     }
 }
 
 static void end(struct stream *stream) {
+    end_wait(stream);
     stop_clock(stream);
     count_end(stream);
     pick_session_free(stream->session);
@@ -270,6 +353,7 @@ static bool untaken(struct grpc_call *call, const struct error *why) {
         return false;
     }
     pick_session_untaken(stream->session, why);
+    end_wait(stream);
     stop_clock(stream);
     return true;
 }
@@ -285,14 +369,28 @@ static void describe(const struct grpc_call *call, struct buf *out) {
 
 static void on_look(struct worker_msg *msg) {
     struct desk *desk = (struct desk *)(void *)((char *)msg - offsetof(struct desk, msg));
+    struct pool_waiter *waiter;
     atomic_store(&desk->posted, false);
     pool_set_look_all(desk->means.pools);
+    while ((waiter = pool_bell_next(&desk->bell))) {
+        pick_session_resume(waiter);
+    }
+}
+
+static void post(void *user) {
+    struct desk *desk = user;
+    if (!atomic_exchange(&desk->posted, true)) {
+        worker_post(desk->worker, &desk->msg);
+    }
 }
 
 static enum status open_desk(struct desk *desk, const struct pick_service_options *options,
                              struct worker *worker, struct error *err) {
     desk->worker = worker;
     desk->msg.run = on_look;
+    desk->tick.ring = on_tick;
+    pool_bell_init(&desk->bell, post, desk);
+    desk->means.bell = &desk->bell;
     desk->means.limits = options->limits;
     return pool_set_reader_new(options->pools, &desk->means.pools, err);
 }
@@ -325,6 +423,7 @@ void pick_service_free(struct pick_service *service) {
         for (size_t i = 0; i < service->n_desks; i++) {
             pool_set_reader_free(service->desks[i].means.pools);
             pick_ledger_fini(&service->desks[i].ledger);
+            pool_bell_fini(&service->desks[i].bell);
         }
         free(service->desks);
         free(service);
@@ -352,9 +451,6 @@ size_t pick_service_ledgers(const struct pick_service *service,
 
 void pick_service_look(struct pick_service *service) {
     for (size_t i = 0; i < service->n_desks; i++) {
-        struct desk *desk = &service->desks[i];
-        if (!atomic_exchange(&desk->posted, true)) {
-            worker_post(desk->worker, &desk->msg);
-        }
+        post(&service->desks[i]);
     }
 }

@@ -9,8 +9,9 @@ void pick_session_enter(struct pick_session *session, enum pick_phase phase) {
     static const unsigned before[] = {
         [PICK_HELD] = 1u << PICK_NEW,
         [PICK_AWAITED] = 1u << PICK_NEW,
-        [PICK_PICKED] = 1u << PICK_NEW | 1u << PICK_HELD | 1u << PICK_AWAITED,
-        [PICK_PASSED] = 1u << PICK_HELD | 1u << PICK_AWAITED,
+        [PICK_WAITING] = 1u << PICK_NEW | 1u << PICK_HELD | 1u << PICK_AWAITED,
+        [PICK_PICKED] = 1u << PICK_NEW | 1u << PICK_HELD | 1u << PICK_AWAITED | 1u << PICK_WAITING,
+        [PICK_PASSED] = 1u << PICK_HELD | 1u << PICK_AWAITED | 1u << PICK_WAITING,
         [PICK_OVER] = ~0u,
     };
     assert(before[phase] >> session->phase & 1);
@@ -62,6 +63,7 @@ static struct str model_of(const struct pick_session *session) {
 
 /* Nothing more is said. */
 static void end(struct pick_session *session, const struct error *why) {
+    pick_session_stop_waiting(session, FLOW_REFUSED);
     pick_session_enter(session, PICK_OVER);
     pick_held_drop(&session->held);
     pick_session_drop_headers(session);
@@ -148,7 +150,7 @@ static void configure(struct pick_session *session, const struct ext_proc_reques
     }
 }
 
-static void step(struct pick_session *session, struct str data) {
+void pick_session_step(struct pick_session *session, struct str data) {
     struct ext_proc_request message;
     struct error err;
     if (ext_proc_request_decode(data, &message, &err) != ST_OK) {
@@ -169,7 +171,7 @@ static void step(struct pick_session *session, struct str data) {
 void pick_session_take(struct pick_session *session, const struct pick_message *message) {
     session->message = message;
     if (session->phase != PICK_OVER) {
-        step(session, message->data);
+        pick_session_step(session, message->data);
     }
     if (session->kept) {
         pick_let_go(session->kept);
@@ -187,6 +189,7 @@ void pick_session_half_close(struct pick_session *session) {
 /* Until the request's body has ended its messages are parts of that, or large answers would be. */
 void pick_session_untaken(struct pick_session *session, const struct error *why) {
     bool awaited = session->phase == PICK_HELD || session->phase == PICK_AWAITED ||
+                   session->phase == PICK_WAITING ||
                    (session->phase == PICK_PICKED && session->raised);
     if (awaited && !session->answer_begun && !session->request_ended) {
         pick_session_refuse(session, why);
@@ -201,9 +204,22 @@ bool pick_session_owes(const struct pick_session *session) {
     return session->phase == PICK_HELD;
 }
 
+static void expire(struct pick_session *session) {
+    struct error err;
+    const struct pool_flow_control *flow = &pick_session_spec(session)->flow_control;
+    error_set(&err, ST_WAIT_EXPIRED,
+              "every endpoint was full for as long as a request may wait, which is %llu ms "
+              "(flow_control: max_wait in the picker's configuration)",
+              (unsigned long long)(flow->max_wait_ns / 1000000));
+    pick_session_stop_waiting(session, FLOW_EXPIRED);
+    pick_session_refuse(session, &err);
+}
+
 void pick_session_time_out(struct pick_session *session) {
     struct error err;
-    if (pick_session_owes(session) && pick_session_is_ready(session)) {
+    if (session->phase == PICK_WAITING) {
+        expire(session);
+    } else if (pick_session_owes(session) && pick_session_is_ready(session)) {
         pick_session_conclude(session);
     } else if (pick_session_owes(session)) {
         error_set(&err, ST_REQUEST_TIMEOUT,
@@ -222,6 +238,9 @@ struct pick_session *pick_session_new(struct arena *arena, const struct pick_mea
     struct pick_session *session = arena_alloc(arena, sizeof(*session));
     if (session) {
         *session = (struct pick_session){.arena = arena, .means = *means};
+        session->wait.waiter.bell = means->bell;
+        session->wait.session = session;
+        session->wait.end = &session->wait.first;
         session->config.request_body = session->config.response_body = EXT_PROC_BODY_STREAMED;
         pick_outbox_init(&session->outbox, arena, out);
         pick_held_init(&session->held, means->limits.max_body_bytes);
@@ -233,7 +252,8 @@ struct pick_session *pick_session_new(struct arena *arena, const struct pick_mea
 
 void pick_session_free(struct pick_session *session) {
     if (session) {
-        pick_count_end(session->phase == PICK_HELD);
+        pick_count_end(session->phase == PICK_HELD || session->phase == PICK_WAITING);
+        pick_session_stop_waiting(session, FLOW_ABORTED);
         pick_held_drop(&session->held);
         pick_session_drop_headers(session);
         pick_session_give_back(session);
@@ -251,6 +271,8 @@ static const char *what_of(const struct pick_session *session) {
     case PICK_HELD:
     case PICK_AWAITED:
         return "until its body names the model";
+    case PICK_WAITING:
+        return "until an endpoint has room";
     case PICK_PICKED:
         return session->answer_ended   ? "answered"
                : session->answer_begun ? "in the answer"

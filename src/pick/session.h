@@ -13,6 +13,10 @@
  *                                                         checked and rewritten then
  * A model is needed only where the pool's configuration makes a difference between models.
  *
+ * Where the pool is full a request may wait (pool_wait.h): what it says then is said later. What
+ * the proxy sends of the request meanwhile is held, within max_body_bytes, behind which no more of
+ * it is wanted. An answer of the proxy's own, and any end of the stream, end the wait.
+ *
  * In flight: a ticket is taken with the pick and given back when the answer has ended, or the
  * stream, whichever is first; exactly once.
  *
@@ -26,6 +30,7 @@
 
 #include "base/buf.h"
 #include "pool/pool_set.h"
+#include "pool/pool_wait.h"
 #include "tensor/tensor.h"
 
 /* Each is a setting (cli/settings.def). */
@@ -39,6 +44,7 @@ struct pick_limits {
  * that of `pools`, or, where this is NULL, `reader`'s. */
 struct pick_means {
     struct pool_set_reader *pools;
+    struct pool_bell *bell; /* of requests that wait for room; NULL: none does */
     struct pool *pool;
     struct pool_reader *reader;
     struct pick_limits limits;
@@ -74,6 +80,9 @@ struct pick_out {
                  void (*release)(void *cookie), void *cookie);
     /* The stream ends with this status, NULL: OK. At most once; nothing follows. */
     void (*finish)(void *user, const struct error *err);
+    /* It went on without a message of the proxy's: more of them may be wanted now, and the clock be
+     * another. May be NULL. */
+    void (*went_on)(void *user);
     /* For the log; may be NULL. */
     void (*note)(void *user, const struct pick_note *note);
     void *user;
@@ -97,6 +106,16 @@ void pick_session_half_close(struct pick_session *session);
 /* The proxy's next message can't be taken: an answer to the client, where one can still be given,
  * and the stream's end. */
 void pick_session_untaken(struct pick_session *session, const struct error *why);
+/* The request waits for room at an endpoint: until then at most (clock_now_ns). 0: it does not. */
+uint64_t pick_session_waits_until(const struct pick_session *session);
+/* It holds as much as it may: the proxy's messages can wait. */
+bool pick_session_is_stuffed(const struct pick_session *session);
+/* What the bell has: the request picks again, and goes on or waits on. */
+void pick_session_resume(struct pool_waiter *waiter);
+/* Nobody wants the answer any more; the session's end may take a while. */
+void pick_session_abandon(struct pick_session *session);
+/* Time has passed for those that wait in the pool of this one. */
+void pick_session_tick(const struct pick_session *session, uint64_t gap_ns);
 /* What the proxy waits for has not left in time: it gets an answer now. */
 void pick_session_time_out(struct pick_session *session);
 /* The proxy may be waiting for something that needs more of its messages: the clock should run. */

@@ -142,10 +142,18 @@ static void refuse_partial(struct pick_session *session, const struct ext_proc_r
     pick_session_refuse(session, &err);
 }
 
+void pick_session_at_body(struct pick_session *session, const struct ext_proc_request *message) {
+    struct pick_draft draft = {.news = {.kind = EXT_PROC_REQUEST_BODY}};
+    if (check_name(session) && pick_session_choose(session, model_of(session), &draft) &&
+        tell_with_body(session, message, &draft)) {
+        pick_session_enter(session, PICK_PICKED);
+        pick_session_drop_headers(session);
+    }
+}
+
 static void pick_at_body(struct pick_session *session, const struct ext_proc_request *message) {
     bool partial =
         session->config.request_body == EXT_PROC_BODY_BUFFERED_PARTIAL && !session->request_ended;
-    struct pick_draft draft = {.news = {.kind = EXT_PROC_REQUEST_BODY}};
     if (session->needs_model && !check_size(session, message)) {
         return;
     }
@@ -154,11 +162,7 @@ static void pick_at_body(struct pick_session *session, const struct ext_proc_req
         refuse_partial(session, message);
         return;
     }
-    if (check_name(session) && pick_session_choose(session, model_of(session), &draft) &&
-        tell_with_body(session, message, &draft)) {
-        pick_session_enter(session, PICK_PICKED);
-        pick_session_drop_headers(session);
-    }
+    pick_session_at_body(session, message);
 }
 
 /* ---- raised from NONE, STREAMED or GRPC ------------------------------------------------------ */
@@ -252,6 +256,10 @@ static bool heed_hint(struct pick_session *session, const struct ext_proc_reques
 }
 
 void pick_session_on_body(struct pick_session *session, const struct ext_proc_request *message) {
+    if (session->phase == PICK_WAITING) {
+        pick_session_put_off(session);
+        return;
+    }
     if (!is_legal(session, "a part of the request's body came behind its end")) {
         return;
     }
@@ -270,6 +278,7 @@ void pick_session_on_body(struct pick_session *session, const struct ext_proc_re
         on_picked(session, message);
         break;
     case PICK_NEW:
+    case PICK_WAITING:
     case PICK_PASSED: /* nobody waits for it */
     case PICK_OVER:
         break;
@@ -289,6 +298,10 @@ static void refuse_empty(struct pick_session *session) {
 /* Trailers end a body that has no other end. Without a body there may have been none; of one in
  * mode NONE nothing is known. */
 void pick_session_on_trailers(struct pick_session *session) {
+    if (session->phase == PICK_WAITING) {
+        pick_session_put_off(session);
+        return;
+    }
     if (!is_legal(session, "the request's trailers came behind its end")) {
         return;
     }
@@ -307,5 +320,8 @@ void pick_session_on_trailers(struct pick_session *session) {
     }
     if (session->phase == PICK_PICKED) {
         pick_session_nod(session, EXT_PROC_REQUEST_TRAILERS);
+    } else if (session->phase == PICK_WAITING) { /* they are answered behind the headers */
+        session->request_ended = false;
+        pick_session_put_off(session);
     }
 }

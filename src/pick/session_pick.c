@@ -20,7 +20,8 @@ static struct pool_request question(struct pick_session *session, struct str mod
                                  .n_tokens = pick_session_tokens(session),
                                  .subset = request->has_hint ? &request->hint : NULL,
                                  .selection = request->has_selection ? &request->selection : NULL,
-                                 .n_fallbacks = n_fallbacks};
+                                 .n_fallbacks = n_fallbacks,
+                                 .fairness = request->fairness};
 }
 
 /* ---- another name ---------------------------------------------------------------------------- */
@@ -65,8 +66,8 @@ static enum status rename_body(struct pick_session *session, struct str name,
 }
 
 /* `name`: ptr NULL: the one that the request has. */
-static enum status rename(struct pick_session *session, struct str name, struct pick_draft *draft,
-                          struct error *err) {
+static enum status call_it(struct pick_session *session, struct str name, struct pick_draft *draft,
+                           struct error *err) {
     if (!name.ptr) {
         return ST_OK;
     }
@@ -90,6 +91,11 @@ static struct str new_name(const struct pick_session *session, const struct pool
 
 /* ---- picks ----------------------------------------------------------------------------------- */
 
+static bool is_of_held(const struct pick_session *session) {
+    return session->phase == PICK_HELD ||
+           (session->phase == PICK_WAITING && session->wait.point == PICK_AT_HELD);
+}
+
 bool pick_session_choose(struct pick_session *session, struct str model, struct pick_draft *draft) {
     const struct protocol *protocol = &pick_session_spec(session)->protocol;
     enum protocol_fallback fallback = protocol->fallback;
@@ -98,16 +104,24 @@ bool pick_session_choose(struct pick_session *session, struct str model, struct 
     struct pool_pick pick;
     struct pool_trace trace = {.n = 0};
     struct error err;
-    bool at_body = draft->news.kind == EXT_PROC_REQUEST_BODY || session->phase == PICK_HELD;
+    bool at_body = draft->news.kind == EXT_PROC_REQUEST_BODY || is_of_held(session);
     session->named = model;
     asked.trace = log_enabled(LOG_DEBUG) ? &trace : NULL;
+    if (session->means.bell) {
+        asked.waiter = &session->wait.waiter;
+        asked.n_bytes = pick_session_weight(session);
+    }
     enum status st = pool_pick(session->means.reader, &asked, &pick, &err);
+    if (st == ST_OK && !pick.ticket.endpoint) {
+        pick_session_wait(session);
+        return false;
+    }
     if (st == ST_OK) {
         session->ticket = pick.ticket;
         st = pick_choice_print(session->arena, &pick, fallback, &draft->choice, &err);
     }
     if (st == ST_OK) {
-        st = rename(session, new_name(session, &pick), draft, &err);
+        st = call_it(session, new_name(session, &pick), draft, &err);
     }
     if (st != ST_OK) {
         pick_session_refuse(session, &err);
@@ -138,7 +152,7 @@ bool pick_session_match(struct pick_session *session, struct pick_draft *draft) 
         pick_count_model(PICK_FOUND_BODY);
     }
     if (st == ST_OK) {
-        st = rename(session, new_name(session, &pick), draft, &err);
+        st = call_it(session, new_name(session, &pick), draft, &err);
     }
     if (st != ST_OK) {
         pick_session_refuse(session, &err);

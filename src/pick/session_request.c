@@ -112,7 +112,7 @@ static struct ext_proc_modes raised_modes(const struct pick_session *session) {
         .response_body = response == EXT_PROC_BODY_OTHER ? EXT_PROC_BODY_NONE : response};
 }
 
-static void pick_at_headers(struct pick_session *session) {
+void pick_session_at_headers(struct pick_session *session) {
     struct ext_proc_modes modes = raised_modes(session);
     struct pick_draft draft = {.news = {.kind = EXT_PROC_REQUEST_HEADERS}};
     session->raised = session->scan != NULL;
@@ -144,7 +144,7 @@ static void wait_for_body(struct pick_session *session) {
         pick_session_enter(session, PICK_AWAITED);
         pick_session_nod(session, EXT_PROC_REQUEST_HEADERS);
     } else {
-        pick_at_headers(session);
+        pick_session_at_headers(session);
     }
 }
 
@@ -175,7 +175,7 @@ void pick_session_on_headers(struct pick_session *session, const struct ext_proc
         if (pick_session_wants_prompt(session) || session->needs_model) {
             wait_for_body(session);
         } else {
-            pick_at_headers(session);
+            pick_session_at_headers(session);
         }
     }
     if (!session->headers) { /* they are not kept: they end with this message */

@@ -101,7 +101,9 @@ static bool begin(struct pick_session *session, const struct ext_proc_request *m
         session->answer_begun = true;
         learn(session, message);
     }
-    if (session->phase == PICK_HELD || session->phase == PICK_AWAITED) {
+    if (session->phase == PICK_HELD || session->phase == PICK_AWAITED ||
+        session->phase == PICK_WAITING) {
+        pick_session_stop_waiting(session, FLOW_ABORTED);
         pick_held_drop(&session->held);
         pick_session_drop_headers(session);
         pick_session_enter(session, PICK_PASSED);

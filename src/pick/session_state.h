@@ -13,9 +13,27 @@ enum pick_phase {
     PICK_NEW,     /* its headers have not come */
     PICK_HELD,    /* the answer to its headers is held until the body names the model */
     PICK_AWAITED, /* its headers are answered, without a pick: the body's answer will have it */
+    PICK_WAITING, /* it is known what is asked for, and no endpoint has room */
     PICK_PICKED,  /* an endpoint was told */
     PICK_PASSED,  /* the proxy answered by itself before there was one */
     PICK_OVER,    /* it was refused, or the stream has ended: nothing more is said */
+};
+
+/* What came while a request waited, in its order. */
+struct pick_later {
+    struct pick_later *next;
+    struct pick_kept *kept;
+};
+
+/* With which message the pick leaves that a request waits for. */
+enum pick_point { PICK_AT_HEADERS, PICK_AT_HELD, PICK_AT_BODY };
+
+struct pick_wait {
+    struct pool_waiter waiter;
+    struct pick_session *session;
+    enum pick_point point;
+    struct pick_later *first, **end;
+    uint64_t n_bytes; /* of these */
 };
 
 struct pick_session {
@@ -51,6 +69,7 @@ struct pick_session {
     struct pick_held held;
 
     struct pool_ticket ticket;
+    struct pick_wait wait;
     struct str line; /* for pick_session_describe */
 };
 
@@ -116,7 +135,7 @@ struct pick_draft {
 };
 
 /* Picks for `model` (ptr NULL: it names none); the draft's news then have the choice and what
- * belongs to a new name. Returns: false where the request has ended instead. */
+ * belongs to a new name. Returns: false where the request has ended instead, or waits. */
 bool pick_session_choose(struct pick_session *session, struct str model, struct pick_draft *draft);
 /* The body names the model of a request that was picked for without knowing it. Returns: as
  * above. */
@@ -138,8 +157,23 @@ void pick_session_prompt_moved(struct pick_session *session);
 /* How much work the request is, about: tokens to read and to make; 0 where nothing is known. */
 uint32_t pick_session_tokens(const struct pick_session *session);
 
-/* ---- session_request.c, session_body.c, session_response.c ----------------------------------- */
+/* ---- session_wait.c -------------------------------------------------------------------------- */
 
+/* What the request holds, as the queue counts it. */
+uint64_t pick_session_weight(const struct pick_session *session);
+/* The pool has it wait: so does the session, wherever it is. */
+void pick_session_wait(struct pick_session *session);
+/* The message at hand is for later. */
+void pick_session_put_off(struct pick_session *session);
+/* It waits no more, if it did, and what was put off is forgotten. */
+void pick_session_stop_waiting(struct pick_session *session, enum flow_outcome outcome);
+
+/* ---- session.c, session_request.c, session_body.c, session_response.c ------------------------ */
+
+void pick_session_step(struct pick_session *session, struct str data);
+/* Each picks, for a request that has all for it, and says so. */
+void pick_session_at_headers(struct pick_session *session);
+void pick_session_at_body(struct pick_session *session, const struct ext_proc_request *message);
 /* Returns: ST_BODY_TOO_LARGE. */
 enum status pick_body_too_large(uint64_t n_bytes, uint64_t max_bytes, struct error *err);
 /* Is all known that a pick can't do without? */

@@ -43,6 +43,10 @@ enum status pool_new(struct pool **out, struct error *err) {
     atomic_init(&pool->generation, 0);
     atomic_init(&pool->forgive_ns, UINT64_MAX);
     atomic_init(&pool->loads_ns, 0);
+    atomic_init(&pool->n_open, 0);
+    atomic_init(&pool->n_freed, 0);
+    atomic_init(&pool->ticked_ns, 0);
+    flow_init(&pool->flow);
     *out = pool;
     return ST_OK;
 }
@@ -58,6 +62,7 @@ static void destroy(struct pool *pool) {
     prefix_table_free(pool->prefixes);
     ranking_fini(&pool->ranking);
     free(pool->name_bytes);
+    flow_fini(&pool->flow);
     lock_fini(&pool->updating);
     lock_fini(&pool->lock);
     free(pool);
@@ -192,10 +197,13 @@ void pool_give_back(struct pool *pool, struct pool_ticket *ticket) {
     struct endpoint *endpoint = ticket->endpoint;
     ticket->endpoint = NULL;
     if (endpoint) {
+        struct pool_calls calls = {NULL};
         atomic_fetch_sub_explicit(&endpoint->n_tokens, ticket->n_tokens, memory_order_relaxed);
         lock_take(&pool->lock);
-        endpoint_lower(pool, endpoint); /* the pool may free it from here on */
-        lock_drop(&pool->lock);
+        endpoint_lower(pool, endpoint);
+        pool_fill(pool, endpoint, &calls);
+        lock_drop(&pool->lock); /* the pool may free it from here on */
+        pool_ring(&calls);
     }
 }
 
@@ -206,12 +214,15 @@ bool pool_ticket_move(struct pool_reader *reader, struct pool_ticket *ticket,
     if (!from || !to || from == to) {
         return false;
     }
+    struct pool_calls calls = {NULL};
     atomic_fetch_add_explicit(&to->n_tokens, ticket->n_tokens, memory_order_relaxed);
     atomic_fetch_sub_explicit(&from->n_tokens, ticket->n_tokens, memory_order_relaxed);
     lock_take(&reader->pool->lock);
     endpoint_raise(reader->pool, to);
     endpoint_lower(reader->pool, from);
+    pool_fill(reader->pool, from, &calls);
     lock_drop(&reader->pool->lock);
+    pool_ring(&calls);
     ticket->endpoint = to;
     return true;
 }
@@ -219,6 +230,7 @@ bool pool_ticket_move(struct pool_reader *reader, struct pool_ticket *ticket,
 /* ---- what becomes known ---------------------------------------------------------------------- */
 
 void pool_set_ready(struct pool *pool, struct endpoint *endpoint, bool ready) {
+    struct pool_calls calls = {NULL};
     lock_take(&pool->lock);
     if (endpoint->wanted && pool->snapshot->spec->health.kind != POOL_HEALTH_NONE) {
         endpoint->known = true;
@@ -228,8 +240,10 @@ void pool_set_ready(struct pool *pool, struct endpoint *endpoint, bool ready) {
             endpoint_forgive(pool, endpoint); /* once it is ready again it was just seen to be */
         }
         endpoint_rank_again(pool, endpoint);
+        pool_fill(pool, endpoint, &calls);
     }
     lock_drop(&pool->lock);
+    pool_ring(&calls);
 }
 
 void pool_refused(struct pool *pool, struct endpoint *endpoint) {
@@ -245,13 +259,17 @@ void pool_answered(struct pool *pool, struct endpoint *endpoint) {
     if (atomic_load_explicit(&pool->forgive_ns, memory_order_relaxed) == UINT64_MAX) {
         return; /* nobody is avoided: the usual case costs no lock */
     }
+    struct pool_calls calls = {NULL};
     lock_take(&pool->lock);
     endpoint_forgive(pool, endpoint);
+    pool_fill(pool, endpoint, &calls);
     lock_drop(&pool->lock);
+    pool_ring(&calls);
 }
 
 void pool_set_load(struct pool *pool, const struct endpoint *endpoint,
                    const struct endpoint_load *load) {
+    struct pool_calls calls = {NULL};
     lock_take(&pool->lock);
     struct pool_snapshot *snapshot = pool->snapshot;
     if (endpoint->wanted) {
@@ -261,8 +279,10 @@ void pool_set_load(struct pool *pool, const struct endpoint *endpoint,
         if (load->until_ns > atomic_load_explicit(&pool->loads_ns, memory_order_relaxed)) {
             atomic_store_explicit(&pool->loads_ns, load->until_ns, memory_order_relaxed);
         }
+        pool_fill(pool, snapshot->members[i].endpoint, &calls);
     }
     lock_drop(&pool->lock);
+    pool_ring(&calls);
 }
 
 /* Every endpoint is the pool's, whoever looks at it only. */

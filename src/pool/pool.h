@@ -27,6 +27,7 @@
 #include "pool/subset.h"
 
 struct pool;
+struct pool_waiter;
 
 /* ---- the pool -------------------------------------------------------------------------------- */
 
@@ -106,6 +107,9 @@ struct pool_request {
     const struct subset *selection; /* a second such list (conformance tests); both must hold */
     size_t n_fallbacks;             /* wanted besides the first, at most PROTOCOL_MOST_FALLBACKS */
     struct pool_trace *trace;       /* to be filled in; NULL: nobody wants to know */
+    struct str fairness;            /* whose turn it is with others; ptr NULL: nobody's */
+    uint64_t n_bytes;               /* that it holds while it waits */
+    struct pool_waiter *waiter;     /* NULL: it never waits (pool_wait.h) */
 };
 
 /* A request in flight to an endpoint. Zeroed memory is none. */
@@ -136,12 +140,14 @@ struct pool_pick {
     bool known_model;  /* the configuration has the model's name, or a rewrite for it */
     struct str target; /* the model's name from here on; ptr NULL: as the request has it */
     enum pool_criticality criticality;
-    int64_t priority;    /* the objective's; 0 without */
+    int64_t priority;    /* the objective's; without one, the criticality's */
     bool sheddable;      /* the objective's priority is below 0; without one: Sheddable */
     uint64_t generation; /* of the snapshot that all this is of */
 };
 
-/* Picks. On failure the fields about the model are still filled in, as far as they are known.
+/* Picks. On failure the fields about the model are still filled in, as far as they are known. Where
+ * the request waits instead (pool_wait.h) the ticket is none. Whatever else comes of it, it does
+ * not wait any more.
  * Returns: ST_UNKNOWN_MODEL (404), ST_NO_ENDPOINT (503), ST_SATURATED (429), ST_NO_MEMORY.
  * Owns: out->ticket until pool_give_back.
  * Thread: the reader's. ("Destination Endpoint", "Matching An InferenceModel") */

@@ -4,14 +4,19 @@
 #include "loop/clock.h"
 #include "pool/pool_state.h"
 
+static bool knows_loads(const struct pool_reader *reader) {
+    uint64_t loads_ns = atomic_load_explicit(&reader->pool->loads_ns, memory_order_relaxed);
+    return loads_ns > 0 && loads_ns > clock_now_ns();
+}
+
 /* While nobody has said anything of late the default has nothing to go by but our own counts. */
 const struct profile *pool_profile(const struct pool_reader *reader) {
     const struct profile *profile = reader->snapshot->spec->profile;
     if (profile) {
-        return profile_is_fewest(profile) ? NULL : profile;
+        bool looks = pool_limits_loads(reader->snapshot->spec) && knows_loads(reader);
+        return profile_is_fewest(profile) && !looks ? NULL : profile;
     }
-    uint64_t loads_ns = atomic_load_explicit(&reader->pool->loads_ns, memory_order_relaxed);
-    return loads_ns > 0 && loads_ns > clock_now_ns() ? &PROFILE_DEFAULT : NULL;
+    return knows_loads(reader) ? &PROFILE_DEFAULT : NULL;
 }
 
 /* ---- candidates ------------------------------------------------------------------------------ */
@@ -113,22 +118,67 @@ static void pick(const struct profile *profile, const struct pool_request *reque
     }
 }
 
+/* ---- who is full ----------------------------------------------------------------------------- */
+
+/* May any of them be? Vector loops, where the exact look is a walk over endpoints. */
+static bool may_be_full(const struct choice *choice) {
+    const struct pool_spec *spec = choice->snapshot->spec;
+    const struct choice_columns *columns = choice->columns;
+    return (spec->max_in_flight > 0 &&
+            (double)choice_greatest(choice, columns->in_flight) >= (double)spec->max_in_flight) ||
+           (spec->queue_depth > 0 &&
+            (double)choice_greatest(choice, columns->n_waiting) >= (double)spec->queue_depth) ||
+           (spec->kv_cache > 0 &&
+            (double)choice_greatest(choice, columns->kv_cache_used) >= spec->kv_cache);
+}
+
+static bool is_not_full(const void *parameters, const struct choice *choice, uint32_t i) {
+    return !pool_is_full(choice->snapshot, choice->columns->member[i], parameters, choice->now_ns);
+}
+
+static uint32_t count_full(const struct choice *choice, const struct pool_waiter *waiter) {
+    uint32_t n = 0;
+    if (choice->n > 0 && may_be_full(choice)) {
+        for (uint32_t i = 0; i < choice->n; i++) {
+            n += !is_not_full(waiter, choice, i);
+        }
+    }
+    return n;
+}
+
+static void run(const struct profile *profile, const struct pool_request *request,
+                struct choice *choice, struct pool_best *best) {
+    uint32_t n = choice->n;
+    profile_judge(profile, choice);
+    pick(profile, request, choice, best);
+    best->n_filtered = best->n == 0 ? n : 0;
+}
+
+/* Those that are full are left out where there are others and requests can wait; should the filters
+ * then leave none, they are looked at again: it may be one of them that is waited for. */
 enum status pool_choose_by_profile(struct pool_reader *reader, const struct profile *profile,
                                    const struct pool_request *request, struct str model,
                                    struct pool_best *best, struct error *err) {
+    bool leave_out = reader->snapshot->spec->flow_control.on;
     struct choice choice;
     enum status st = pool_gather(reader, request, model, &choice, err);
     if (st != ST_OK) {
         return st;
     }
     pool_prompt_match(reader, profile, request, model);
-    uint32_t n = choice.n;
-    if (best->asks_least && n > 0) {
-        struct choice_span span = choice_span_of(&choice, choice.columns->in_flight);
-        best->least_in_flight = (uint32_t)span.least;
+    uint32_t n = choice.n, n_full = best->asks_full ? count_full(&choice, request->waiter) : 0;
+    best->full = n > 0 && n_full == n;
+    if (leave_out && n_full > 0 && !best->full) {
+        choice_keep(&choice, request->waiter, is_not_full);
+        run(profile, request, &choice, best);
+        if (best->n > 0) {
+            return ST_OK;
+        }
+        best->full = true;
+        st = pool_gather(reader, request, model, &choice, err);
     }
-    profile_judge(profile, &choice);
-    pick(profile, request, &choice, best);
-    best->n_filtered = best->n == 0 ? n : 0;
-    return ST_OK;
+    if (st == ST_OK) {
+        run(profile, request, &choice, best);
+    }
+    return st;
 }

@@ -140,6 +140,16 @@ const struct pool_member *pool_snapshot_find_ip(const struct pool_snapshot *snap
     return snapshot->members + low;
 }
 
+const struct pool_member *pool_snapshot_named(const struct pool_snapshot *snapshot,
+                                              const struct endpoint_address *item, size_t *n) {
+    if (item->port == 0) {
+        return pool_snapshot_find_ip(snapshot, item, n);
+    }
+    const struct pool_member *member = pool_snapshot_find(snapshot, item);
+    *n = member ? 1 : 0;
+    return member;
+}
+
 void pool_snapshot_load(const struct pool_snapshot *snapshot, const struct pool_member *member,
                         uint64_t now_ns, struct endpoint_load *out) {
     size_t i = (size_t)(member - snapshot->members);

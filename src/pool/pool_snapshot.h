@@ -62,6 +62,10 @@ const struct pool_member *pool_snapshot_find(const struct pool_snapshot *snapsho
 /* The members with this IP and any port: `*n` of them, one after the other. */
 const struct pool_member *pool_snapshot_find_ip(const struct pool_snapshot *snapshot,
                                                 const struct endpoint_address *ip, size_t *n);
+/* The members that an item of a subset means, whose port may be 0: `*n` of them, one after the
+ * other. */
+const struct pool_member *pool_snapshot_named(const struct pool_snapshot *snapshot,
+                                              const struct endpoint_address *item, size_t *n);
 /* What the member has said of its load, if that counts still. */
 void pool_snapshot_load(const struct pool_snapshot *snapshot, const struct pool_member *member,
                         uint64_t now_ns, struct endpoint_load *out);

@@ -4,7 +4,14 @@
 #include "base/checked.h"
 
 static const uint64_t REFUSED_NS = UINT64_C(5000000000);
-enum { MAX_IN_FLIGHT = 256, RETRY_AFTER_S = 1, FIRST_CAP = 8 };
+static const uint64_t MAX_WAIT_NS = UINT64_C(30000000000);
+enum {
+    MAX_IN_FLIGHT = 256,
+    RETRY_AFTER_S = 1,
+    FIRST_CAP = 8,
+    MAX_WAITING = 10000,
+    MAX_WAITING_BYTES = 256 << 20,
+};
 
 static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for the pool's configuration");
@@ -20,6 +27,9 @@ enum status pool_spec_new(struct pool_spec **out, struct error *err) {
     spec->arena = arena;
     spec->name = STR("");
     spec->max_in_flight = MAX_IN_FLIGHT;
+    spec->flow_control = (struct pool_flow_control){
+        .max_wait_ns = MAX_WAIT_NS,
+        .limits = {.max_requests = MAX_WAITING, .max_bytes = MAX_WAITING_BYTES}};
     spec->refused_ns = REFUSED_NS;
     spec->retry_after_s = RETRY_AFTER_S;
     protocol_init(&spec->protocol);

@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "base/str.h"
 #include "pool/endpoint_address.h"
+#include "pool/flow.h"
 #include "pool/pool_match.h"
 #include "pool/protocol.h"
 
@@ -82,6 +83,16 @@ struct pool_health {
     unsigned n_unhealthy; /* failures in a row until it is not */
 };
 
+/* Requests wait while the pool is saturated. */
+struct pool_flow_control {
+    bool on;
+    uint64_t max_wait_ns;
+    struct flow_limits limits;
+};
+
+/* What criticalities are as priorities, where a request has no objective that is known. */
+enum { POOL_PRIORITY_STANDARD = 0, POOL_PRIORITY_CRITICAL = 10, POOL_PRIORITY_SHEDDABLE = -1 };
+
 struct profile;
 struct scrape_plan;
 
@@ -103,7 +114,12 @@ struct pool_spec {
     const struct scrape_plan *scrape; /* how loads are asked for (discover's); NULL: not at all */
     struct protocol protocol;
     const struct profile *profile; /* profile.h; NULL: the default */
-    uint64_t max_in_flight; /* a pool of which every endpoint has as many is saturated; 0: never */
+    /* An endpoint is full when one of these is reached, a pool is saturated when all of its
+     * endpoints are full; 0: not by that. The latter two as it says itself, while that counts. */
+    uint64_t max_in_flight; /* of our requests */
+    uint64_t queue_depth;   /* requests that wait there */
+    double kv_cache;        /* share of it that is used */
+    struct pool_flow_control flow_control;
     uint64_t refused_ns;    /* how long an endpoint that refused a connection is avoided */
     uint64_t retry_after_s; /* what a request that is shed is told */
 };
@@ -133,6 +149,10 @@ enum status pool_spec_add_rewrite(struct pool_spec *spec, const struct pool_rewr
 const struct pool_label *pool_labels_find(struct pool_labels labels, struct str key);
 /* Has it every label of `selector`? */
 bool pool_labels_match(struct pool_labels labels, struct pool_labels selector);
+/* Does what endpoints say of themselves make them full? */
+static inline bool pool_limits_loads(const struct pool_spec *spec) {
+    return spec->queue_depth > 0 || spec->kv_cache > 0;
+}
 /* "Critical" */
 const char *pool_criticality_name(enum pool_criticality criticality);
 

@@ -8,6 +8,7 @@
 #include "loop/lock.h"
 #include "pool/pool.h"
 #include "pool/pool_view.h"
+#include "pool/pool_wait.h"
 #include "pool/profile.h"
 
 struct pool {
@@ -34,6 +35,11 @@ struct pool {
     struct prefix_table *prefixes; /* NULL: none */
     _Atomic uint32_t cold_turn;    /* of the newest request of which nobody had the beginning */
     _Atomic uint64_t loads_ns;     /* until when something is known of some endpoint's load */
+
+    struct flow flow;
+    _Atomic uint64_t n_open;    /* that are queued and may go anywhere */
+    _Atomic uint64_t ticked_ns; /* the last pool_tick */
+    _Atomic uint64_t n_freed;   /* how often there may have been room that was not there before */
 };
 
 struct pool_reader {
@@ -77,11 +83,11 @@ struct pool_best {
     uint64_t keys[POOL_MOST_PICKED]; /* the rank and, behind it, a number of the dice */
     struct endpoint *endpoints[POOL_MOST_PICKED];
     size_t n, most;
-    uint32_t n_filtered;      /* whom a profile's filters have taken away, where that is all */
-    bool asks_least;          /* should a profile say the least? */
-    uint32_t least_in_flight; /* of all that it could have taken; UINT32_MAX: it did not say it */
-    bool by_profile;          /* a profile has judged */
-    bool avoided;             /* the first is one that is picked only where no other is left */
+    uint32_t n_filtered;           /* whom a profile's filters have taken away, where that is all */
+    bool asks_full;                /* it makes a difference whether endpoints are full */
+    bool full;                     /* with that: all that there were are */
+    bool by_profile;               /* a profile has judged */
+    bool avoided;                  /* the first is one that is picked only where no other is left */
     const struct profile *profile; /* that chose; NULL: none did */
     struct choice *choice;         /* not NULL: who is seen becomes a candidate of it instead */
 };
@@ -92,6 +98,13 @@ enum status pool_choose_of_subsets(struct pool_reader *reader, const struct subs
                                    const struct subset *other, struct pool_best *best,
                                    struct error *err) __attribute__((warn_unused_result));
 
+/* ---- pool_resolve.c -------------------------------------------------------------------------- */
+
+/* All of `*out` but the endpoints and the ticket. Returns: ST_UNKNOWN_MODEL. */
+enum status pool_resolve(struct pool_reader *reader, const struct pool_request *request,
+                         struct pool_pick *out, struct error *err)
+    __attribute__((warn_unused_result));
+
 /* ---- pool_choose.c --------------------------------------------------------------------------- */
 
 /* The profile that every endpoint is to be looked at for; NULL: the one with the fewest requests in
@@ -101,12 +114,37 @@ const struct profile *pool_profile(const struct pool_reader *reader);
 enum status pool_gather(struct pool_reader *reader, const struct pool_request *request,
                         struct str model, struct choice *out, struct error *err)
     __attribute__((warn_unused_result));
-/* The best of the reader's snapshot by a profile. Returns: ST_NO_MEMORY. Without the lock. */
+/* The best of the reader's snapshot by a profile; with flow control, of those that are not full.
+ * Returns: ST_NO_MEMORY. Without the lock. */
 enum status pool_choose_by_profile(struct pool_reader *reader, const struct profile *profile,
                                    const struct pool_request *request, struct str model,
                                    struct pool_best *best, struct error *err)
     __attribute__((warn_unused_result));
 /* A member that may be picked becomes a candidate. */
 void pool_add_candidate(const struct pool_view *view, struct choice *choice, uint32_t member);
+
+/* ---- pool_wait.c: all but pool_ring under pool->lock ----------------------------------------- */
+
+/* Bells that are to be rung once the lock is dropped. */
+struct pool_calls {
+    struct pool_bell *first;
+};
+
+/* There may be room at one, or anywhere: as many as there is room for are called. */
+void pool_fill(struct pool *pool, struct endpoint *endpoint, struct pool_calls *calls);
+void pool_fill_all(struct pool *pool, struct pool_calls *calls);
+/* The pool's configuration is another one. */
+void pool_fill_anew(struct pool *pool, struct pool_calls *calls);
+void pool_ring(struct pool_calls *calls);
+
+/* The request begins to wait, or has its place again. Returns: ST_NO_MEMORY, ST_SATURATED. */
+enum status pool_enter(struct pool_reader *reader, const struct pool_request *request,
+                       int64_t priority, struct error *err) __attribute__((warn_unused_result));
+/* As pool_leave. */
+void pool_quit(struct pool *pool, struct pool_waiter *waiter, enum flow_outcome outcome,
+               struct pool_calls *calls);
+/* Full, but for the place that is kept there for `waiter` (may be NULL). */
+bool pool_is_full(const struct pool_snapshot *snapshot, uint32_t member,
+                  const struct pool_waiter *waiter, uint64_t now_ns);
 
 #endif

@@ -45,23 +45,12 @@ static enum status begin_lists(struct pool_reader *reader, struct error *err) {
     return ST_OK;
 }
 
-/* The members that an item of a subset means: `*n` of them, one behind the other. */
-static const struct pool_member *members_of(const struct pool_snapshot *snapshot,
-                                            const struct endpoint_address *item, size_t *n) {
-    if (item->port == 0) {
-        return pool_snapshot_find_ip(snapshot, item, n);
-    }
-    const struct pool_member *member = pool_snapshot_find(snapshot, item);
-    *n = member ? 1 : 0;
-    return member;
-}
-
 /* Marks the members of the first of two lists. */
 static void mark(struct pool_reader *reader, const struct subset *subset) {
     const struct pool_snapshot *snapshot = reader->snapshot;
     for (size_t i = 0; i < subset->n; i++) {
         size_t n;
-        const struct pool_member *member = members_of(snapshot, &subset->items[i], &n);
+        const struct pool_member *member = pool_snapshot_named(snapshot, &subset->items[i], &n);
         for (; n > 0; n--, member++) {
             reader->seen[member - snapshot->members] = reader->list - 1;
         }
@@ -84,7 +73,7 @@ static void consider_all(struct pool_reader *reader, const struct subset *subset
     const struct pool_snapshot *snapshot = reader->snapshot;
     for (size_t i = 0; i < subset->n; i++) {
         size_t n;
-        const struct pool_member *member = members_of(snapshot, &subset->items[i], &n);
+        const struct pool_member *member = pool_snapshot_named(snapshot, &subset->items[i], &n);
         for (; n > 0; n--, member++) {
             uint32_t *seen = &reader->seen[member - snapshot->members];
             if (marked ? *seen == reader->list - 1 : *seen != reader->list) {

@@ -162,13 +162,16 @@ static void hold(const struct pool_snapshot *snapshot) {
 }
 
 static enum status apply(struct pool *pool, struct change *change, struct error *err) {
+    struct pool_calls calls = {NULL};
     lock_take(&pool->lock);
     bool room = ranking_reserve(&pool->ranking, change->fresh->n_members);
     if (room) {
         hold(change->fresh);
         swap_in(pool, change);
+        pool_fill_anew(pool, &calls);
     }
     lock_drop(&pool->lock);
+    pool_ring(&calls);
     return room ? ST_OK : no_memory(change, err);
 }
 

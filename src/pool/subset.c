@@ -54,3 +54,14 @@ enum status subset_add_list(struct subset *subset, struct arena *arena, struct s
     }
     return st;
 }
+
+bool subset_has(const struct subset *subset, const struct endpoint_address *address) {
+    for (size_t i = 0; i < subset->n; i++) {
+        const struct endpoint_address *item = &subset->items[i];
+        if (item->port == 0 ? endpoint_address_same_ip(item, address)
+                            : endpoint_address_equal(item, address)) {
+            return true;
+        }
+    }
+    return false;
+}

@@ -32,4 +32,7 @@ enum status subset_add(struct subset *subset, struct arena *arena, struct str te
 enum status subset_add_list(struct subset *subset, struct arena *arena, struct str text,
                             struct error *err) __attribute__((warn_unused_result));
 
+/* Does it name this endpoint? */
+bool subset_has(const struct subset *subset, const struct endpoint_address *address);
+
 #endif
