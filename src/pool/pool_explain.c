@@ -91,7 +91,6 @@ static void run(struct pool_explanation *self, struct choice *choice) {
 enum status pool_explain(struct pool_reader *reader, const struct pool_request *request,
                          struct arena *arena, struct pool_explanation *out, struct error *err) {
     struct choice choice;
-    pool_look(reader);
     *out = (struct pool_explanation){.profile = pool_profile(reader)};
     if (!out->profile) {
         return ST_OK;

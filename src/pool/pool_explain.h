@@ -22,7 +22,8 @@ struct pool_explanation {
     size_t n;
 };
 
-/* As pool_pick would do it with this reader now. Returns: ST_NO_MEMORY.
+/* As pool_pick would do it with the pool that the reader has looked at last: members are those of
+ * that snapshot, which the caller has in its hand. Returns: ST_NO_MEMORY.
  * Thread: the reader's; the result is good until it looks or picks again. */
 enum status pool_explain(struct pool_reader *reader, const struct pool_request *request,
                          struct arena *arena, struct pool_explanation *out, struct error *err)

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "loop/clock.h"
+#include "pool/pool_explain.h"
 #include "pool/pool_fixture.h"
 
 enum { MOST = 100 };
@@ -273,6 +274,33 @@ static void fewest_in_flight_is_known(void **state) {
     assert_false(profile_is_fewest(&profile));
 }
 
+/* Members of an explanation are those of the snapshot that the reader holds: whoever explains has
+ * that one in hand, also when the pool has become another meanwhile. */
+static void explained_is_what_was_looked_at(void **state) {
+    struct fixture fixture;
+    struct arena *arena = arena_new(NULL, 0);
+    struct pool_request request = {.n_fallbacks = 0};
+    struct pool_explanation explanation;
+    struct error err;
+    (void)state;
+    open_pool(&fixture, 3, NULL);
+    say(&fixture, 0, 1, 1, 0.5F);
+    const struct pool_snapshot *snapshot = pool_look(fixture.reader);
+    struct pool_spec *spec = fixture_spec();
+    fixture_add(spec, snapshot->members[2].endpoint->text);
+    fixture_update(fixture.pool, spec);
+    assert_int_equal(pool_explain(fixture.reader, &request, arena, &explanation, &err), ST_OK);
+    assert_non_null(explanation.profile);
+    assert_int_equal(explanation.n, 1); /* the others have left the pool */
+    assert_int_equal(explanation.items[0].member, 2);
+    pool_look(fixture.reader);
+    assert_int_equal(pool_explain(fixture.reader, &request, arena, &explanation, &err), ST_OK);
+    assert_int_equal(explanation.n, 1);
+    assert_int_equal(explanation.items[0].member, 0);
+    arena_free(arena);
+    close_pool(&fixture);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_burst_spreads),
@@ -285,6 +313,7 @@ int main(void) {
         cmocka_unit_test(full_is_full_everywhere),
         cmocka_unit_test(filters_that_leave_none_are_told),
         cmocka_unit_test(fewest_in_flight_is_known),
+        cmocka_unit_test(explained_is_what_was_looked_at),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
