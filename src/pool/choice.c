@@ -21,7 +21,9 @@ uint32_t choice_place_of(const struct choice *choice, uint32_t member) {
 void choice_columns_copy(const struct choice_columns *out, uint32_t to,
                          const struct choice_columns *columns, uint32_t from) {
     out->member[to] = columns->member[from];
+    out->address[to] = columns->address[from];
     out->known[to] = columns->known[from];
+    out->adapters[to] = columns->adapters[from];
     out->in_flight[to] = columns->in_flight[from];
     out->n_waiting[to] = columns->n_waiting[from];
     out->n_running[to] = columns->n_running[from];
@@ -36,7 +38,9 @@ static void move_first(const struct choice *choice, uint32_t n) {
         return;
     }
     memcpy(room->member, columns->member, n_bytes);
+    memcpy(room->address, columns->address, n_bytes);
     memcpy(room->known, columns->known, n_bytes);
+    memcpy(room->adapters, columns->adapters, n_bytes);
     memcpy(room->in_flight, columns->in_flight, n_bytes);
     memcpy(room->n_waiting, columns->n_waiting, n_bytes);
     memcpy(room->n_running, columns->n_running, n_bytes);

@@ -17,7 +17,9 @@
 
 struct choice_columns {
     uint32_t *member;     /* of the snapshot; none twice */
+    uint32_t *address;    /* a hash of it */
     uint32_t *known;      /* LOAD_…: what the endpoint itself has said of late */
+    uint32_t *adapters;   /* LoRA: which it has, in one number (load.h) */
     float *in_flight;     /* of this picker's requests */
     float *n_waiting;     /* as estimated now; of one that has not said it, in_flight */
     float *n_running;     /* so is this */

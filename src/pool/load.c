@@ -37,15 +37,19 @@ static uint32_t at_most(uint32_t value, uint32_t most) {
     return value < most ? value : most;
 }
 
-static void store_adapters(const struct endpoint_load *load, struct load_adapters *adapters) {
+/* Returns: them in one number. */
+static uint32_t store_adapters(const struct endpoint_load *load, struct load_adapters *adapters) {
     uint32_t n_running = at_most(load->n_running_adapters, LOAD_MOST_ADAPTERS);
     uint32_t n_waiting = at_most(load->n_waiting_adapters, LOAD_MOST_ADAPTERS - n_running);
     put(&adapters->most, load->most_adapters);
     put(&adapters->n_running, n_running);
     put(&adapters->n_waiting, n_waiting);
+    uint32_t sum = n_running + n_waiting < load->most_adapters ? LOAD_ADAPTER_ROOM : 0;
     for (uint32_t i = 0; i < n_running + n_waiting; i++) {
         put(&adapters->hashes[i], load->adapters[i]);
+        sum |= load_adapter_bit(load->adapters[i]);
     }
+    return load->known & LOAD_ADAPTERS ? sum : 0;
 }
 
 void load_store(const struct endpoint_load *load, struct load_cell *cell,
@@ -63,7 +67,7 @@ void load_store(const struct endpoint_load *load, struct load_cell *cell,
                           memory_order_relaxed);
     put(&cell->kv_block_tokens, load->kv_block_tokens);
     put(&cell->n_kv_blocks, load->n_kv_blocks);
-    store_adapters(load, adapters);
+    put(&cell->adapters, store_adapters(load, adapters));
     atomic_store_explicit(&cell->asked_ns, load->asked_ns, memory_order_relaxed);
     atomic_store_explicit(&cell->until_ns, load->until_ns, memory_order_relaxed);
 }

@@ -54,6 +54,14 @@ bool load_add_adapter(struct endpoint_load *load, struct str name, bool waiting)
 /* Never 0. */
 uint32_t load_adapter_hash(struct str name);
 
+/* What an endpoint said of adapters in one number, so that most endpoints need no closer look: is
+ * there room for another, and a bit for each that it has, which others may have, too. 0: it said
+ * nothing. */
+static const uint32_t LOAD_ADAPTER_ROOM = UINT32_C(1) << 31;
+static inline uint32_t load_adapter_bit(uint32_t hash) {
+    return UINT32_C(1) << hash % 31;
+}
+
 /* ---- in a snapshot --------------------------------------------------------------------------- */
 
 struct load_cell {
@@ -66,6 +74,7 @@ struct load_cell {
     _Atomic float kv_cache_used;
     _Atomic uint32_t kv_block_tokens;
     _Atomic uint32_t n_kv_blocks;
+    _Atomic uint32_t adapters; /* in one number */
 };
 
 struct load_adapters {
@@ -89,6 +98,7 @@ struct load_now {
     unsigned known; /* what of the following counts */
     uint32_t n_waiting, n_running;
     float kv_cache_used;
+    uint32_t adapters;
 };
 
 /* Those sent since it was asked wait there, as far as we know, and run if nothing waited. Of those
@@ -113,6 +123,7 @@ static inline struct load_now load_look(const struct load_cell *cell, uint64_t n
     now.n_waiting = atomic_load_explicit(&cell->n_waiting, memory_order_relaxed);
     now.n_running = atomic_load_explicit(&cell->n_running, memory_order_relaxed);
     now.kv_cache_used = atomic_load_explicit(&cell->kv_cache_used, memory_order_relaxed);
+    now.adapters = atomic_load_explicit(&cell->adapters, memory_order_relaxed);
     load_correct(&now,
                  (int64_t)in_flight - atomic_load_explicit(&cell->in_flight, memory_order_relaxed));
     return now;

@@ -13,7 +13,8 @@ struct plugin_fixture {
     struct arena *arena;
     void *parameters;
     struct dice dice;
-    uint32_t member[FIXTURE_MOST_CANDIDATES], known[FIXTURE_MOST_CANDIDATES];
+    uint32_t member[FIXTURE_MOST_CANDIDATES], address[FIXTURE_MOST_CANDIDATES];
+    uint32_t known[FIXTURE_MOST_CANDIDATES], adapters[FIXTURE_MOST_CANDIDATES];
     float in_flight[FIXTURE_MOST_CANDIDATES], n_waiting[FIXTURE_MOST_CANDIDATES];
     float n_running[FIXTURE_MOST_CANDIDATES], kv_cache_used[FIXTURE_MOST_CANDIDATES];
     float score[FIXTURE_MOST_CANDIDATES], scratch[FIXTURE_MOST_CANDIDATES];
@@ -42,9 +43,12 @@ static inline void plugin_fixture_open(struct plugin_fixture *fixture, const str
     doc_free(doc);
     for (uint32_t i = 0; i < n; i++) {
         fixture->member[i] = i;
+        fixture->address[i] = pool_look(fixture->pool.reader)->members[i].hash;
     }
     fixture->columns = (struct choice_columns){.member = fixture->member,
+                                               .address = fixture->address,
                                                .known = fixture->known,
+                                               .adapters = fixture->adapters,
                                                .in_flight = fixture->in_flight,
                                                .n_waiting = fixture->n_waiting,
                                                .n_running = fixture->n_running,

@@ -20,6 +20,7 @@ static void roll_candidate(struct plugin_fixture *fixture, struct dice *dice, ui
     static const float shares[] = {0, 0.25f, 0.999f, 1};
     fixture->in_flight[i] = counts[dice_below(dice, 5)];
     fixture->known[i] = dice_below(dice, 32);
+    fixture->adapters[i] = fixture->known[i] & LOAD_ADAPTERS ? (uint32_t)dice_roll(dice) : 0;
     fixture->n_waiting[i] = counts[dice_below(dice, 7)];
     fixture->n_running[i] = counts[dice_below(dice, 7)];
     float share = shares[dice_below(dice, 4)];

@@ -73,7 +73,9 @@ static enum status index_members(struct pool_snapshot *snapshot, const struct po
     for (size_t i = 0; i < n; i++) {
         if (i == 0 || !endpoint_address_equal(&wanted[i]->address, &wanted[i - 1]->address)) {
             members[snapshot->n_members++] =
-                (struct pool_member){.address = wanted[i]->address, .labels = wanted[i]->labels};
+                (struct pool_member){.address = wanted[i]->address,
+                                     .labels = wanted[i]->labels,
+                                     .hash = (uint32_t)endpoint_address_hash(&wanted[i]->address)};
         }
     }
     snapshot->members = members;

@@ -21,6 +21,7 @@ struct pool_member {
     struct endpoint_address address;
     struct endpoint *endpoint;
     struct pool_labels labels;
+    uint32_t hash; /* of its address */
 };
 
 /* What a name of a model means. */

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-enum { N_ARRAYS = 15, ALIGNMENT = 64 };
+enum { N_COLUMNS = 8, N_ARRAYS = 2 * N_COLUMNS + 3, ALIGNMENT = 64 };
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
@@ -21,13 +21,15 @@ static enum status make_room(struct pool_view *view, uint32_t n, struct error *e
     for (size_t i = 0; i < 2; i++) {
         *each[i] = (struct choice_columns){
             .member = next,
-            .known = next + cap,
-            .in_flight = (float *)next + 2 * cap,
-            .n_waiting = (float *)next + 3 * cap,
-            .n_running = (float *)next + 4 * cap,
-            .kv_cache_used = (float *)next + 5 * cap,
+            .address = next + cap,
+            .known = next + 2 * cap,
+            .adapters = next + 3 * cap,
+            .in_flight = (float *)next + 4 * cap,
+            .n_waiting = (float *)next + 5 * cap,
+            .n_running = (float *)next + 6 * cap,
+            .kv_cache_used = (float *)next + 7 * cap,
         };
-        next += 6 * cap;
+        next += N_COLUMNS * cap;
     }
     view->place_of = next;
     view->score = (float *)next + cap;
@@ -95,7 +97,9 @@ static void look(struct pool_view *view, const struct pool_snapshot *snapshot, u
     }
     place(view, member, standing_of(endpoint_rank(endpoint)));
     uint32_t at = view->place_of[member];
+    columns->address[at] = snapshot->members[member].hash;
     columns->known[at] = load.known;
+    columns->adapters[at] = load.adapters;
     columns->in_flight[at] = (float)in_flight;
     columns->n_waiting[at] = (float)(load.known & LOAD_WAITING ? load.n_waiting : in_flight);
     columns->n_running[at] = (float)(load.known & LOAD_RUNNING ? load.n_running : in_flight);

@@ -41,7 +41,8 @@ static void say_load(struct world *world) {
                                  .known = dice_below(dice, 32),
                                  .n_waiting = dice_below(dice, 5),
                                  .n_running = dice_below(dice, 5),
-                                 .kv_cache_used = (float)dice_unit(dice)};
+                                 .kv_cache_used = (float)dice_unit(dice),
+                                 .most_adapters = dice_below(dice, 2)};
     pool_set_load(world->pool.pool, endpoint, &load);
 }
 
@@ -94,6 +95,8 @@ static void assert_same(const struct pool_view *one, const struct pool_view *oth
         assert_int_equal(one->columns.member[a], i);
         assert_int_equal(a < one->n_ready, b < other->n_ready);
         assert_int_equal(a < one->n_eligible, b < other->n_eligible);
+        assert_int_equal(one->columns.address[a], other->columns.address[b]);
+        assert_int_equal(one->columns.adapters[a], other->columns.adapters[b]);
         assert_int_equal(one->columns.known[a], other->columns.known[b]);
         assert_true(one->columns.in_flight[a] == other->columns.in_flight[b]);
         assert_true(one->columns.n_waiting[a] == other->columns.n_waiting[b]);

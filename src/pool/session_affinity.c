@@ -12,17 +12,42 @@ static uint64_t hash_text(struct str text) {
     return hash;
 }
 
-uint32_t session_affinity_place(const struct choice *choice) {
-    uint64_t session = hash_text(choice->session), highest = 0;
-    uint32_t place = 0;
+/* A number from 0 to 2^24 - 1 for each candidate, of which the highest wins. All bits of the one
+ * that is mixed change with each bit of the other (Wellons 2018). */
+static void draw(const struct choice *choice, uint32_t session) {
+    const uint32_t *address = choice->columns->address;
+#pragma omp simd
     for (uint32_t i = 0; i < choice->n; i++) {
-        const struct pool_member *member = choice_member(choice, i);
-        struct dice dice = {session ^ endpoint_address_hash(&member->address)};
+        uint32_t x = address[i] ^ session;
+        x = (x ^ x >> 16) * UINT32_C(0x7feb352d);
+        x = (x ^ x >> 15) * UINT32_C(0x846ca68b);
+        choice->scratch[i] = (float)(int32_t)((x ^ x >> 16) >> 8);
+    }
+}
+
+/* Between those with the same number, which are always the same ones where the hashes of their
+ * addresses are. */
+static uint32_t draw_again(const struct choice *choice, uint64_t session, float number,
+                           uint32_t n) {
+    uint64_t highest = 0;
+    uint32_t place = 0;
+    for (uint32_t nth = 0; nth < n; nth++) {
+        uint32_t i = choice_find(choice, choice->scratch, number, nth);
+        struct dice dice = {session ^ endpoint_address_hash(&choice_member(choice, i)->address)};
         uint64_t hash = dice_roll(&dice);
-        if (i == 0 || hash > highest) {
+        if (nth == 0 || hash > highest) {
             highest = hash;
             place = i;
         }
     }
     return place;
+}
+
+uint32_t session_affinity_place(const struct choice *choice) {
+    uint64_t session = hash_text(choice->session);
+    draw(choice, (uint32_t)(session ^ session >> 32));
+    float highest = choice_greatest(choice, choice->scratch);
+    uint32_t n = choice_count(choice, choice->scratch, highest);
+    return n == 1 ? choice_find(choice, choice->scratch, highest, 0)
+                  : draw_again(choice, session, highest, n);
 }

@@ -27,16 +27,29 @@ static float judge(const struct load_adapters *adapters, uint32_t hash) {
     return n < get(&adapters->most) ? ROOM : 0;
 }
 
+/* What each is worth that has not the adapter. */
+static void judge_others(const struct choice *choice) {
+    const uint32_t *adapters = choice->columns->adapters;
+#pragma omp simd
+    for (uint32_t i = 0; i < choice->n; i++) {
+        choice->scratch[i] = adapters[i] & LOAD_ADAPTER_ROOM ? ROOM : 0;
+    }
+}
+
 static void score(const void *parameters, struct choice *choice, float weight) {
     const struct choice_columns *columns = choice->columns;
     uint32_t hash = choice->model.ptr ? load_adapter_hash(choice->model) : 0;
     (void)parameters;
-    for (uint32_t i = 0; hash != 0 && i < choice->n; i++) {
-        if (columns->known[i] & LOAD_ADAPTERS) {
-            const struct load_adapters *adapters = &choice->snapshot->adapters[columns->member[i]];
-            choice->score[i] += judge(adapters, hash) * weight;
+    if (hash == 0) {
+        return;
+    }
+    judge_others(choice);
+    for (uint32_t i = 0, bit = load_adapter_bit(hash); i < choice->n; i++) {
+        if (columns->adapters[i] & bit) { /* it may have it */
+            choice->scratch[i] = judge(&choice->snapshot->adapters[columns->member[i]], hash);
         }
     }
+    choice_add_shares(choice, choice->scratch, weight);
 }
 
 const struct plugin plugin_lora_affinity_scorer = {

@@ -19,6 +19,7 @@ static void say(struct plugin_fixture *fixture, uint32_t i, const char *running,
     load_add_adapter(&load, str_of(waiting), true);
     load_store(&load, &fixture->choice.snapshot->loads[i], &fixture->choice.snapshot->adapters[i]);
     fixture->known[i] = LOAD_ADAPTERS;
+    fixture->adapters[i] = fixture->choice.snapshot->loads[i].adapters;
 }
 
 static void check(struct str model, const float *wanted) {
