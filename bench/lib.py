@@ -6,6 +6,7 @@ import http.client as http_client
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -325,6 +326,33 @@ def parts_of(request):
     first, *fields = head.decode().split("\r\n")
     left_out = ("host:", "content-length:")
     return first.split(" ")[1], [field for field in fields if not field.lower().startswith(left_out)], body
+
+
+def callgrind(out):
+    """What stands in front of a command whose instructions are counted, into the file `out`."""
+    return ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}"]
+
+
+def callgrind_total(out):
+    return int(re.search(r"^(?:totals|summary): (\d+)", out.read_text(), re.M)[1])
+
+
+def choice(n_endpoints, n_picks, n_subset, profile):
+    """The picker's choice by itself. `profile`: 0: the fewest in flight; 1: the default; 2: every scorer."""
+    return list(map(str, (BUILD / "bench" / "pool_pick", n_endpoints, n_picks, n_subset, 1, profile)))
+
+
+def choice_cost(n_endpoints, n_subset, profile, folder):
+    """Instructions of a pick and its end."""
+    # As many picks as requests are held at least, so that the counts have settled.
+    n = max(2 * n_endpoints, 20000 // (1 + n_subset)) if profile == 0 else 50 + 20000 // n_endpoints
+    totals = []
+    for n_picks in (n, 3 * n):
+        out = folder / "callgrind.out"
+        subprocess.run(callgrind(out) + choice(n_endpoints, n_picks, n_subset, profile), check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        totals.append(callgrind_total(out))
+    return (totals[1] - totals[0]) / (2 * n)
 
 
 class Table:

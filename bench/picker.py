@@ -14,6 +14,13 @@ STREAMS = (1, 8, 32, 128)
 CALL = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
 
 
+def every_scorer():
+    """A profile of all there are."""
+    scorers = sorted(path.name for path in (lib.ROOT / "src/pool/plugins").glob("*-scorer"))
+    plugins = "".join(f"    - type: {name}\n" for name in [*scorers, "max-score-picker"])
+    return "profile:\n  plugins:\n" + plugins
+
+
 def pool(n_endpoints):
     """A pool's configuration, in which models matter: a body has to be looked into."""
     endpoints = "".join(f"  - 10.{i >> 16}.{i >> 8 & 255}.{i & 255}:8000\n" for i in range(n_endpoints))
@@ -21,11 +28,11 @@ def pool(n_endpoints):
 
 
 @contextlib.contextmanager
-def picker(n_endpoints):
+def picker(n_endpoints, more=""):
     """`sluice pick` with one worker. Yields its port."""
     with tempfile.TemporaryDirectory() as folder:
         ready, config = pathlib.Path(folder, "ready"), pathlib.Path(folder, "pool.yaml")
-        config.write_text(pool(n_endpoints))
+        config.write_text(pool(n_endpoints) + more)
         with lib.process(lib.BUILD / "sluice", "pick", "--config", config, "--grpc", "127.0.0.1:0",
                          "--metrics", "none", "--workers", "1", "--log-level", "warning",
                          "--ready-file", ready) as child:
@@ -80,6 +87,10 @@ def rows(table, _folder):
                 for n in numbers:
                     against_floor(table, port, floor_port, f"{n_endpoints} endpoints, {n} streams", goal,
                                   "headers", 0, n)
+        for n_endpoints, goal in ((100, 0.8), (1000, 0.6)):
+            with picker(n_endpoints, every_scorer()) as port:
+                against_floor(table, port, floor_port, f"{n_endpoints} endpoints, every scorer, 32 streams",
+                              goal, "headers", 0, 32)
         with picker(3) as port:
             for mode, body in (("duplex", 200), ("duplex", 8000), ("duplex", 220000),
                                ("duplex", 1000000), ("buffered", 200), ("buffered", 220000)):

@@ -6,7 +6,8 @@
  *
  * SUBSET: so many of the endpoints are named as "IP:PORT" by each request, which are read, too; 0:
  * no request names any. LOADS: 1: every endpoint has said its load, so that the default profile
- * judges all of them at each pick. Prints {"ns": of a pick and its end, on one thread}. */
+ * judges all of them at each pick; 2: a profile of every scorer that there is does. Prints {"ns":
+ * of a pick and its end, on one thread}. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,13 +15,14 @@
 #include "base/num.h"
 #include "loop/clock.h"
 #include "pool/pool.h"
+#include "pool/profile.h"
 
 enum { MOST_THREADS = 64 };
 
 struct bench {
     struct pool *pool;
     uint32_t n_endpoints, n_subset;
-    uint64_t n_picks;
+    uint64_t n_picks, loads;
     struct str *texts; /* of the subset's endpoints */
 };
 
@@ -35,6 +37,25 @@ static struct endpoint_address numbered(uint32_t i) {
     return (struct endpoint_address){.family = 4, .port = 8000, .low = (10u << 24) + i};
 }
 
+/* Every scorer, as it is without parameters, and the highest sum. */
+static const struct profile *every_scorer(struct arena *arena) {
+    static struct profile_step scorers[64];
+    static struct profile profile = {.name = STR("every scorer"),
+                                     .scorers = scorers,
+                                     .picker = {.plugin = &plugin_max_score_picker}};
+    struct doc_node none = {0};
+    struct error err;
+    for (size_t i = 0; i < N_PLUGINS && profile.n_scorers < 64; i++) {
+        struct profile_step *step = &scorers[profile.n_scorers];
+        if (PLUGINS[i]->kind == PLUGIN_SCORER) {
+            *step = (struct profile_step){.plugin = PLUGINS[i], .weight = 1};
+            check(plugin_read(PLUGINS[i], &none, arena, &step->parameters, &err), &err);
+            profile.n_scorers++;
+        }
+    }
+    return &profile;
+}
+
 static void open_pool(struct bench *bench) {
     struct error err;
     struct pool_spec *spec;
@@ -47,6 +68,7 @@ static void open_pool(struct bench *bench) {
     struct pool_model model = {.name = STR("llama")};
     check(pool_spec_add_model(spec, &model, &err), &err);
     spec->strict_models = true;
+    spec->profile = bench->loads == 2 ? every_scorer(spec->arena) : NULL;
     check(pool_update(bench->pool, &spec, &err), &err);
     bench->texts = calloc((size_t)bench->n_subset + 1, sizeof(*bench->texts));
     for (uint32_t i = 0; bench->texts && i < bench->n_subset; i++) {
@@ -64,10 +86,16 @@ static void say_loads(const struct bench *bench) {
     const struct pool_snapshot *snapshot = pool_look(reader);
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
         struct endpoint_load load = {.until_ns = UINT64_MAX,
-                                     .known = LOAD_WAITING | LOAD_RUNNING | LOAD_KV_CACHE,
+                                     .known = LOAD_WAITING | LOAD_RUNNING | LOAD_KV_CACHE |
+                                              LOAD_ADAPTERS,
                                      .n_waiting = dice_below(&dice, 8),
                                      .n_running = dice_below(&dice, 32),
-                                     .kv_cache_used = (float)dice_unit(&dice)};
+                                     .kv_cache_used = (float)dice_unit(&dice),
+                                     .most_adapters = 8};
+        for (uint32_t k = dice_below(&dice, 5); k > 0; k--) {
+            char name[] = {(char)('a' + dice_below(&dice, 26)), '\0'};
+            load_add_adapter(&load, str_of(name), false);
+        }
         pool_set_load(bench->pool, snapshot->members[i].endpoint, &load);
     }
     pool_reader_free(reader);
@@ -82,8 +110,12 @@ static void read_subset(const struct bench *bench, struct subset *subset, struct
 }
 
 static void pick(const struct bench *bench, struct pool_reader *reader, struct subset *subset,
-                 struct arena *arena, struct pool_ticket *ticket) {
+                 struct arena *arena, struct dice *dice, struct pool_ticket *ticket) {
     struct pool_request request = {.model = STR("llama")};
+    char session[24];
+    if (bench->loads == 2) {
+        request.session = str_make(session, num_print_u64(session, dice_roll(dice)));
+    }
     struct pool_pick out;
     struct error err;
     if (bench->n_subset > 0) {
@@ -108,7 +140,7 @@ static void *run(void *arg) {
     for (uint64_t i = 0; arena && held && i < bench->n_picks; i++) {
         struct pool_ticket *ticket = &held[dice_below(&dice, n_held)];
         pool_give_back(bench->pool, ticket);
-        pick(bench, reader, &subset, arena, ticket);
+        pick(bench, reader, &subset, arena, &dice, ticket);
     }
     for (uint32_t i = 0; held && i < n_held; i++) {
         pool_give_back(bench->pool, &held[i]);
@@ -131,7 +163,8 @@ static uint64_t argument(int argc, char **argv, int i, uint64_t preset) {
 int main(int argc, char **argv) {
     struct bench bench = {.n_endpoints = (uint32_t)argument(argc, argv, 1, 1000),
                           .n_picks = argument(argc, argv, 2, 1000000),
-                          .n_subset = (uint32_t)argument(argc, argv, 3, 0)};
+                          .n_subset = (uint32_t)argument(argc, argv, 3, 0),
+                          .loads = argument(argc, argv, 5, 0)};
     uint64_t n_threads = argument(argc, argv, 4, 1);
     pthread_t threads[MOST_THREADS];
     if (n_threads < 1 || n_threads > MOST_THREADS || bench.n_subset > bench.n_endpoints) {
@@ -139,7 +172,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     open_pool(&bench);
-    if (argument(argc, argv, 5, 0) != 0) {
+    if (bench.loads != 0) {
         say_loads(&bench);
     }
     uint64_t began_ns = clock_now_ns();
