@@ -85,6 +85,34 @@ static enum status wrong_kind(const struct entry *entry, const char *expected, s
 
 /* ---- load and unload ------------------------------------------------------------------------- */
 
+enum { FILES_MOST = 256 };
+
+/* What one of the parameters says. `files` has room for one more than FILES_MOST. */
+typedef enum status take_entry(const struct entry *entry, struct v2_repository_file *files,
+                               struct v2_repository_request *out, struct error *err);
+
+/* RepositoryModelLoadRequest and RepositoryModelUnloadRequest. */
+static enum status decode(struct str message, const char *what, take_entry *take,
+                          struct v2_repository_file *files, struct v2_repository_request *out,
+                          struct error *err) {
+    struct pb_reader reader = pb_read(message);
+    struct pb_field field;
+    struct entry entry;
+    enum status st = ST_OK;
+    *out = (struct v2_repository_request){.model = STR(""), .files = files};
+    while (st == ST_OK && pb_next(&reader, &field)) {
+        if (field.number == REPOSITORY) {
+            st = take_repository(&field, err);
+        } else if (field.number == MODEL) {
+            st = pb_take_string(&field, "model_name", &out->model, err);
+        } else if (field.number == PARAMETERS) {
+            st = read_entry(&field, &entry, err);
+            st = st == ST_OK ? take(&entry, files, out, err) : st;
+        }
+    }
+    return st == ST_OK && reader.broken ? pb_broken(&reader, what, err) : st;
+}
+
 /* Of a repeated file the last counts. */
 static void put_file(struct v2_repository_file *files, size_t *n, const struct entry *entry) {
     struct str path = str_make(entry->key.ptr + 5, entry->key.len - 5);
@@ -111,59 +139,26 @@ static enum status take_load_entry(const struct entry *entry, struct v2_reposito
         return wrong_kind(entry, "bytes_param", err);
     }
     put_file(files, &out->n_files, entry);
-    return ST_OK;
+    return out->n_files <= FILES_MOST
+               ? ST_OK
+               : error_set(err, ST_BAD_FIELD, "parameters: more than %d files", FILES_MOST);
 }
 
-enum { FILES_MOST = 256 };
+static enum status take_unload_entry(const struct entry *entry, struct v2_repository_file *files,
+                                     struct v2_repository_request *out, struct error *err) {
+    (void)files, (void)out;
+    bool wrong = str_is(entry->key, "unload_dependents") && entry->kind != BOOL;
+    return wrong ? wrong_kind(entry, "bool_param", err) : ST_OK;
+}
 
 enum status v2_grpc_repository_load_decode(struct arena *arena, struct str message,
                                            struct v2_repository_request *out, struct error *err) {
-    struct pb_reader reader = pb_read(message);
-    struct pb_field field;
-    struct entry entry;
-    enum status st = ST_OK;
-    *out = (struct v2_repository_request){.model = STR("")};
     struct v2_repository_file *files = arena_calloc(arena, FILES_MOST + 1, sizeof(*files));
-    if (!files) {
-        return error_set(err, ST_NO_MEMORY, "no memory for the parameters");
-    }
-    while (st == ST_OK && pb_next(&reader, &field)) {
-        if (field.number == REPOSITORY) {
-            st = take_repository(&field, err);
-        } else if (field.number == MODEL) {
-            st = pb_take_string(&field, "model_name", &out->model, err);
-        } else if (field.number == PARAMETERS) {
-            st = read_entry(&field, &entry, err);
-            st = st == ST_OK ? take_load_entry(&entry, files, out, err) : st;
-        }
-        if (st == ST_OK && out->n_files > FILES_MOST) {
-            st = error_set(err, ST_BAD_FIELD, "parameters: more than %d files", FILES_MOST);
-        }
-    }
-    out->files = files;
-    return st == ST_OK && reader.broken ? pb_broken(&reader, "RepositoryModelLoadRequest", err)
-                                        : st;
+    return files ? decode(message, "RepositoryModelLoadRequest", take_load_entry, files, out, err)
+                 : error_set(err, ST_NO_MEMORY, "no memory for the parameters");
 }
 
 enum status v2_grpc_repository_unload_decode(struct str message, struct v2_repository_request *out,
                                              struct error *err) {
-    struct pb_reader reader = pb_read(message);
-    struct pb_field field;
-    struct entry entry;
-    enum status st = ST_OK;
-    *out = (struct v2_repository_request){.model = STR("")};
-    while (st == ST_OK && pb_next(&reader, &field)) {
-        if (field.number == REPOSITORY) {
-            st = take_repository(&field, err);
-        } else if (field.number == MODEL) {
-            st = pb_take_string(&field, "model_name", &out->model, err);
-        } else if (field.number == PARAMETERS) {
-            st = read_entry(&field, &entry, err);
-            if (st == ST_OK && str_is(entry.key, "unload_dependents") && entry.kind != BOOL) {
-                st = wrong_kind(&entry, "bool_param", err);
-            }
-        }
-    }
-    return st == ST_OK && reader.broken ? pb_broken(&reader, "RepositoryModelUnloadRequest", err)
-                                        : st;
+    return decode(message, "RepositoryModelUnloadRequest", take_unload_entry, NULL, out, err);
 }
