@@ -26,6 +26,12 @@ static bool make_room(struct pool_prompt *prompt, uint32_t n) {
     return prompt->cap >= n;
 }
 
+/* Returns: member + 1; 0: the endpoint with this number is none of the snapshot's. */
+static uint32_t member_of(const struct pool_snapshot *snapshot, uint32_t host) {
+    uint32_t i = host - snapshot->first_host; /* below the first: a large number */
+    return i < snapshot->n_hosts ? snapshot->hosts[i] : 0;
+}
+
 void pool_prompt_match(struct pool_reader *reader, const struct profile *profile,
                        const struct pool_request *request, struct str model) {
     const struct prefix_table *table = reader->pool->prefixes;
@@ -45,7 +51,7 @@ void pool_prompt_match(struct pool_reader *reader, const struct profile *profile
     uint32_t n = prefix_table_match(table, prompt->hashes, prompt->n_hashes, hits);
     const struct pool_snapshot *snapshot = reader->snapshot;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t member = hits[i].host < snapshot->n_hosts ? snapshot->hosts[hits[i].host] : 0;
+        uint32_t member = member_of(snapshot, hits[i].host);
         if (member != 0) {
             out->hits[out->n].member = member - 1;
             out->hits[out->n++].n_blocks = hits[i].n_blocks;
@@ -58,7 +64,7 @@ void pool_prompt_match(struct pool_reader *reader, const struct profile *profile
 static uint32_t capacity_of(const struct pool_reader *reader, const struct pool_wants *wants,
                             const struct endpoint *endpoint) {
     const struct pool_snapshot *snapshot = reader->snapshot;
-    uint32_t member = endpoint->host < snapshot->n_hosts ? snapshot->hosts[endpoint->host] : 0;
+    uint32_t member = member_of(snapshot, endpoint->host);
     if (!wants->auto_capacity || member == 0) {
         return wants->capacity;
     }

@@ -42,8 +42,10 @@ struct pool_snapshot {
     struct pool_changes changes; /* of members' loads, requests and readiness; not immutable */
     uint32_t slots_mask;         /* a power of two less 1 */
     uint32_t *slots;             /* by the address's hash: member + 1; 0: free */
-    uint32_t n_hosts;
-    uint32_t *hosts; /* by an endpoint's number in the table of prompts: member + 1; 0: none */
+    /* By an endpoint's number in the table of prompts, from the lowest that a member has: member +
+     * 1; 0: none. All pools share the table, so that the numbers of one are near each other. */
+    uint32_t first_host, n_hosts;
+    uint32_t *hosts;
     const struct pool_name *names; /* sorted */
     size_t n_names;
     const struct pool_rewrite *rest; /* the rewrite for names that nothing knows, or NULL */

@@ -54,19 +54,24 @@ static enum status gather(const struct pool *pool, struct change *change, struct
 /* Members by their endpoints' numbers in the table of prompts. */
 static enum status index_hosts(struct change *change, struct error *err) {
     struct pool_snapshot *fresh = change->fresh;
-    fresh->n_hosts = 1;
+    uint32_t first = UINT32_MAX, behind = 0;
     for (uint32_t i = 0; i < fresh->n_members; i++) {
-        uint32_t host = fresh->members[i].endpoint->host;
-        fresh->n_hosts = host < fresh->n_hosts ? fresh->n_hosts : host + 1;
+        uint32_t host = fresh->members[i].endpoint->host; /* 0: it has none */
+        first = host > 0 && host < first ? host : first;
+        behind = host < behind ? behind : host + 1;
     }
-    fresh->hosts = arena_calloc(fresh->spec->arena, fresh->n_hosts, sizeof(*fresh->hosts));
+    fresh->first_host = first;
+    fresh->n_hosts = behind > first ? behind - first : 0;
+    fresh->hosts = arena_calloc(fresh->spec->arena, fresh->n_hosts + 1, sizeof(*fresh->hosts));
     if (!fresh->hosts) {
         return no_memory(change, err);
     }
     for (uint32_t i = 0; i < fresh->n_members; i++) {
-        fresh->hosts[fresh->members[i].endpoint->host] = i + 1;
+        uint32_t host = fresh->members[i].endpoint->host;
+        if (host > 0) {
+            fresh->hosts[host - first] = i + 1;
+        }
     }
-    fresh->hosts[0] = 0; /* of those that have no number */
     return ST_OK;
 }
 
