@@ -95,7 +95,10 @@ static enum status read_bands(struct reading *reading, const struct doc_node *li
         return doc_error(list, err, "expected at most %d priorities, got %zu", MOST_BANDS, n);
     }
     struct flow_band_limits *bands = arena_calloc(reading->spec->arena, n, sizeof(*bands));
-    enum status st = bands ? ST_OK : reading_no_memory(reading, err);
+    enum status st = ST_OK;
+    if (!bands) {
+        return reading_no_memory(reading, err);
+    }
     for (struct doc_node item = {0}; n > 0 && st == ST_OK && doc_each(list, &item);) {
         struct flow_band_limits *band = &bands[out->n_bands];
         st = read_band(&item, band, err);

@@ -5,8 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "loop/clock.h"
 #include "pick/explain_profile.h"
-
+#include "pool/pool_wait.h"
 #include "wire/pick_path.h"
 
 enum { LABEL_COLUMNS = 12, ENDPOINT_COLUMNS = 28 };
@@ -16,6 +17,7 @@ struct verdict {
     const struct endpoint *endpoint;
     bool in_subset, in_selection, eligible;
     uint32_t rank, in_flight;            /* as they were once */
+    const char *full;                    /* a limit that it has reached; NULL: it has room */
     const struct pool_judgement *judged; /* by the profile; NULL: it was no candidate of it */
 };
 
@@ -28,6 +30,7 @@ struct explanation {
     struct str model; /* that the request names; ptr NULL: none */
     struct subset subset, selection;
     bool sheddable;
+    const char *full; /* every endpoint that the request may go to has reached it; NULL: not all */
     struct pool_explanation profile;
     struct verdict *verdicts; /* the best first, those that can't be picked last */
     size_t n_verdicts, n_eligible;
@@ -198,6 +201,50 @@ static const struct pool_judgement *find_judgement(const struct explanation *sel
     return found ? &self->profile.items[*next] : NULL;
 }
 
+static bool is_named(const struct verdict *verdict) {
+    return verdict->in_subset && verdict->in_selection && verdict->rank != ENDPOINT_OUT;
+}
+
+/* An endpoint that is avoided counts where there is no other. */
+static bool has_better(const struct explanation *self) {
+    for (size_t i = 0; i < self->n_verdicts; i++) {
+        if (is_named(&self->verdicts[i]) && self->verdicts[i].rank < ENDPOINT_REFUSED) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Where requests can wait those that are full are not picked while there are others. */
+static void leave_out_full(struct explanation *self) {
+    for (size_t i = 0; i < self->n_verdicts; i++) {
+        struct verdict *verdict = &self->verdicts[i];
+        if (verdict->full && verdict->eligible) {
+            verdict->eligible = false;
+            self->n_eligible--;
+        }
+    }
+}
+
+static void judge_room(struct explanation *self) {
+    uint64_t now_ns = clock_now_ns();
+    bool better = has_better(self), room = false;
+    for (size_t i = 0; i < self->n_verdicts; i++) {
+        struct verdict *verdict = &self->verdicts[i];
+        verdict->full = pool_full_of(self->snapshot, (uint32_t)i, verdict->in_flight, now_ns);
+        if (is_named(verdict) && (!better || verdict->rank < ENDPOINT_REFUSED)) {
+            room = room || !verdict->full;
+            self->full = verdict->full ? verdict->full : self->full;
+        }
+    }
+    if (room) {
+        self->full = NULL;
+    }
+    if (room && self->snapshot->spec->flow_control.on) {
+        leave_out_full(self);
+    }
+}
+
 static enum status judge(struct explanation *self, struct error *err) {
     const struct pool_snapshot *snapshot = self->snapshot;
     self->verdicts = arena_calloc(self->arena, snapshot->n_members + 1, sizeof(*self->verdicts));
@@ -220,6 +267,7 @@ static enum status judge(struct explanation *self, struct error *err) {
         verdict->eligible = is_eligible(self, verdict);
         self->n_eligible += verdict->eligible;
     }
+    judge_room(self);
     qsort(self->verdicts, self->n_verdicts, sizeof(*self->verdicts), compare);
     return ST_OK;
 }
@@ -285,16 +333,6 @@ static void say_verdicts(const struct explanation *self) {
 
 /* ---- the outcome ----------------------------------------------------------------------------- */
 
-/* Of those that could take the request; without a profile the best is the one. */
-static uint32_t least_in_flight(const struct explanation *self) {
-    uint32_t least = self->verdicts[0].in_flight;
-    for (size_t i = 1; self->profile.profile && i < self->n_verdicts; i++) {
-        const struct verdict *verdict = &self->verdicts[i];
-        least = verdict->judged && verdict->in_flight < least ? verdict->in_flight : least;
-    }
-    return least;
-}
-
 static bool picks_other_than_the_best(const struct explanation *self) {
     const struct profile *profile = self->profile.profile;
     return profile && profile->picker.plugin != &plugin_max_score_picker;
@@ -311,13 +349,15 @@ static enum status outcome(struct explanation *self, struct error *err) {
         return refuse(self, err);
     }
     const struct verdict *best = self->verdicts;
-    if (self->sheddable && spec->max_in_flight > 0 &&
-        least_in_flight(self) >= spec->max_in_flight) {
-        error_set(err, ST_SATURATED,
-                  "the request is sheddable, and every endpoint has %llu requests in flight or "
-                  "more (max_in_flight)",
-                  (unsigned long long)spec->max_in_flight);
+    if (self->full && self->sheddable) {
+        error_set(err, ST_SATURATED, "the request is sheddable, and every endpoint is full (%s)",
+                  self->full);
         return refuse(self, err);
+    }
+    if (self->full && spec->flow_control.on) {
+        label(self, "outcome");
+        buf_printf(self->out, "it would wait: every endpoint is full (%s)\n", self->full);
+        return ST_OK;
     }
     while (n_best < self->n_eligible && order_of(&best[n_best]) == order_of(best)) {
         n_best++;

@@ -173,9 +173,18 @@ static void test_saturation(void **state) {
     expect(&fixture, question, ST_SATURATED, "refused with 429 (gRPC: 8) SATURATED");
     question.objective = STR("other");
     expect(&fixture, question, ST_OK, "other, which the configuration doesn't know\n");
-    for (int i = 0; i < 3; i++) {
-        pool_give_back(fixture.pool, &picks[i].ticket);
-    }
+    spec = three();
+    spec->max_in_flight = 1;
+    spec->flow_control.on = true;
+    fixture_update(fixture.pool, spec);
+    expect(&fixture, question, ST_OK,
+           "outcome     it would wait: every endpoint is full (max_in_flight)\n");
+    char text[ENDPOINT_TEXT_BYTES + 16];
+    snprintf(text, sizeof(text), "outcome     %s\n", picks[1].ticket.endpoint->text);
+    pool_give_back(fixture.pool, &picks[1].ticket);
+    expect(&fixture, question, ST_OK, text);
+    pool_give_back(fixture.pool, &picks[0].ticket);
+    pool_give_back(fixture.pool, &picks[2].ticket);
     fixture_close(&fixture);
 }
 

@@ -26,6 +26,8 @@ struct stage_said {
 
 struct stage {
     struct fixture pool;
+    struct pool_bell bell;
+    int n_rung; /* since stage_resume */
     struct arena *arena;
     struct pick_session *session;
     struct stage_said said[STAGE_MOST_SAID];
@@ -113,8 +115,10 @@ static inline void stage_flush(struct stage *stage) {
 
 /* Another stream of the same pool. */
 static inline void stage_stream(struct stage *stage, const struct pick_limits *limits) {
-    struct pick_means means = {
-        .pool = stage->pool.pool, .reader = stage->pool.reader, .limits = *limits};
+    struct pick_means means = {.bell = &stage->bell,
+                               .pool = stage->pool.pool,
+                               .reader = stage->pool.reader,
+                               .limits = *limits};
     struct pick_out out = {
         .send = stage_on_send, .finish = stage_on_finish, .note = stage_on_note, .user = stage};
     stage->arena = arena_new(NULL, 0);
@@ -127,11 +131,26 @@ static inline void stage_stream(struct stage *stage, const struct pick_limits *l
 static const struct pick_limits stage_limits = {.max_body_bytes = 1 << 20,
                                                 .answer_timeout_ns = 1000000000};
 
+static void stage_on_call(void *user) {
+    struct stage *stage = user;
+    stage->n_rung++;
+}
+
+/* Those that were called pick again. */
+static inline void stage_resume(struct stage *stage) {
+    struct pool_waiter *waiter;
+    while ((waiter = pool_bell_next(&stage->bell))) {
+        pick_session_resume(waiter);
+    }
+    stage->n_rung = 0;
+}
+
 /* Takes the spec. Owns: the stage, until stage_close. */
 static inline struct stage *stage_open(struct pool_spec *spec) {
     struct stage *stage = calloc(1, sizeof(*stage));
     assert_non_null(stage);
     fixture_open(&stage->pool, spec);
+    pool_bell_init(&stage->bell, stage_on_call, stage);
     stage_stream(stage, &stage_limits);
     return stage;
 }
@@ -154,6 +173,7 @@ static inline void stage_end(struct stage *stage) {
 static inline void stage_close(struct stage *stage) {
     stage_end(stage);
     fixture_close(&stage->pool);
+    pool_bell_fini(&stage->bell);
     free(stage);
 }
 

@@ -3,10 +3,14 @@ not. grpcio sends what Envoy would; an endpoint has room again when the answer o
 import contextlib
 import json
 import signal
+import threading
+from concurrent import futures
 
 import pytest
 
-from lib import http1
+from lib import echo, http1
+from lib.gateway import Gateway
+from lib.metric_pages import MetricPages
 from lib.pick_client import Proxy, answer_headers, body, endpoint_of, headers, refusal_of, set_headers
 from lib.picker import Picker
 
@@ -297,3 +301,105 @@ def test_a_drain(start):
         finish(queued[0])
         finish(busy[1])
     assert picker.wait_exit() == 0
+
+
+# ---- loads ---------------------------------------------------------------------------------------
+
+def test_loads_make_room(start):
+    """By what an endpoint says of its queue: full, and then not."""
+    with MetricPages("vllm:num_requests_waiting 5\n") as server:
+        picker = start(f"endpoints: [{server.address}]\nmetrics: {{preset: vllm, interval: 50ms}}\n"
+                       "saturation: {queue_depth: 5}\nflow_control: {}\n", "--reload-interval", "50ms")
+        picker.wait_until(lambda now: now.get(
+            f'sluice_pick_endpoint_waiting_requests{{endpoint="{server.address}"}}') == 5, "a load")
+        with Proxy(picker.grpc_addresses[0]) as proxy:
+            stream = proxy.stream(headers("/v1/completions"))
+            wait_waiting(picker, 1)
+            page = http1.request(picker.metrics_address, "GET", "/debug/pick?path=/v1/completions").body.decode()
+            assert "it would wait: every endpoint is full (queue_depth)" in page
+            server.says("vllm:num_requests_waiting 0\n")
+            assert endpoint_of(stream.next()) == server.address
+            finish(stream)
+
+
+# ---- many ----------------------------------------------------------------------------------------
+
+def test_many_fairness_ids(start):
+    """Each has its turn; those that are too many are told; long ids cost no more than short ones."""
+    picker = start(POOL.replace("max_requests: 8", "max_requests: 300").replace("1MiB", "64MiB"))
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        busy = fill(proxy)
+        queued = [proxy.stream(headers(PATH, fields={FAIRNESS: f"{i}" + "x" * 2000})) for i in range(300)]
+        wait_waiting(picker, 300)
+        state = http1.request(picker.metrics_address, "GET", "/debug/state").body.decode()
+        assert "of 300 fairness ids" in state
+        assert proxy.refuse(PATH, fields={FAIRNESS: "late"})[0] == 429
+
+        def go_on(stream):
+            assert endpoint_of(stream.next()) in (A, B)
+            finish(stream)
+        with futures.ThreadPoolExecutor(len(queued)) as threads:  # in whichever order they came in
+            done = [threads.submit(go_on, stream) for stream in queued]
+            for stream in busy:
+                finish(stream)
+            for one in done:
+                one.result()
+
+
+# ---- a real proxy --------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("config", ["headers-only.yaml", "full-duplex.yaml"])
+def test_behind_envoy(tmp_path, config):
+    """Three servers, all busy: who waits goes on by priority, a client that leaves waits no more, and what is
+    refused reaches the client."""
+    def of_pool(pool):
+        return pool + ("objectives: [{name: interactive, priority: 20}, {name: batch, priority: -1}]\n"
+                       "saturation: {max_in_flight: 1}\nflow_control: {max_requests: 3}\n")
+
+    def patient(text):
+        return text.replace("message_timeout: 1s", "message_timeout: 60s")
+    replies = {}
+    with contextlib.ExitStack() as ending:
+        echoes = ending.enter_context(echo.three())
+        gateway = Gateway(tmp_path, config, [one.address for one in echoes], change=of_pool, more=patient)
+        ending.callback(gateway.kill)
+
+        def ask(name, *args):
+            def run():
+                replies[name] = gateway.curl("/v2/models/digits/infer", "-H", "x-answer: pause", *args, body=b"{}")
+            thread = threading.Thread(target=run, daemon=True)
+            thread.start()
+            return thread
+
+        def wait_queue(low, high):
+            size = 'inference_extension_flow_control_queue_size{priority="%d"}'
+            gateway.picker.wait_until(lambda now: (now.get(size % 0, 0), now.get(size % 20, 0)) == (low, high),
+                                      f"{low} and {high} that wait")
+        busy = [ask(f"busy{i}") for i in range(3)]
+        gateway.picker.wait_until(lambda now: now["sluice_pick_pool_requests_in_flight"] == 3, "three in flight")
+        low = ask("low")
+        wait_queue(1, 0)
+        high = ask("high", "-H", f"{OBJECTIVE}: interactive")
+        wait_queue(1, 1)
+        with pytest.raises(AssertionError):  # curl gives up
+            gateway.curl("/v2/models/digits/infer", "-m", "0.3", body=b"{}")
+        wait_queue(1, 1)
+        late = ask("late")
+        wait_queue(2, 1)
+        for args in ((), ("-H", f"{OBJECTIVE}: batch")):
+            reply = gateway.curl("/v2/models/digits/infer", *args, body=b"{}")
+            assert reply.status == 429 and reply.headers[REASON] == "rejected-saturated", reply
+            assert reply.headers["retry-after"] == "1" and json.loads(reply.body)["error"]
+        for one, left in ((0, (2, 0)), (1, (1, 0)), (2, (0, 0))):
+            echoes[one].let_go()
+            wait_queue(*left)
+        for thread in (*busy, low, high, late):
+            while thread.is_alive():
+                for one in echoes:
+                    one.let_go()
+                thread.join(0.05)
+        assert {name: reply.status for name, reply in replies.items()} == dict.fromkeys(replies, 200)
+        assert len(replies) == 6
+        gateway.picker.wait_at_rest()
+        wait_queue(0, 0)
+        gateway.stop()
