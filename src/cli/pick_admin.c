@@ -34,6 +34,7 @@ static struct str *place_of(struct pick_question *question, struct str name) {
         {"method", &question->method}, {"path", &question->path},
         {"model", &question->model},   {"objective", &question->objective},
         {"subset", &question->subset}, {"selection", &question->selection},
+        {"prompt", &question->prompt}, {"session", &question->session},
         {"pool", &question->pool},     {"authority", &question->authority},
         {"header", &question->header}, {"filter-metadata", &question->metadata},
     };
@@ -56,10 +57,11 @@ static enum status read_question(struct arena *arena, struct str query,
         struct str *place = place_of(question, name);
         if (!place) {
             char text[TENSOR_NAME_TEXT_BYTES];
-            return error_set(err, ST_BAD_REQUEST,
-                             "unknown %s in the query; expected method, path, model, objective, "
-                             "subset, selection, pool, authority, header, filter-metadata",
-                             tensor_name_print(name, text));
+            return error_set(
+                err, ST_BAD_REQUEST,
+                "unknown %s in the query; expected method, path, model, objective, "
+                "subset, selection, prompt, session, pool, authority, header, filter-metadata",
+                tensor_name_print(name, text));
         }
         st = decode(arena, value.ptr ? value : STR(""), place, err);
     }

@@ -75,6 +75,8 @@ static enum status explain(const struct pick_settings *settings, struct pool_set
                                      .objective = str_of(settings->objective),
                                      .subset = str_of(settings->subset),
                                      .selection = str_of(settings->selection),
+                                     .prompt = str_of(settings->prompt),
+                                     .session = str_of(settings->session),
                                      .pool = str_of(settings->pool),
                                      .authority = str_of(settings->authority),
                                      .header = str_of(settings->header),

@@ -248,6 +248,7 @@ static void print_headers(struct protocol_headers headers, struct buf *out) {
 #define PRINT_HEADER print_text
 #define PRINT_HEADERS print_headers
 #define PRINT_KEY print_text
+#define PRINT_COOKIE print_text
 
 static void print_protocol(const struct protocol *protocol, struct buf *out) {
     label(out, "fallback");

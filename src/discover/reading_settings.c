@@ -1,5 +1,6 @@
 /* How endpoints are checked, and the names and forms of the protocol. */
 #include "discover/reading.h"
+#include "wire/cookie.h"
 
 static const uint64_t NS_PER_MS = 1000000;
 static const uint64_t NS_PER_S = 1000000000;
@@ -150,6 +151,18 @@ static enum status read_headers(struct reading *reading, const struct doc_node *
     return st;
 }
 
+static enum status read_cookie(struct reading *reading, const struct doc_node *node,
+                               struct str *out, struct error *err) {
+    struct str name = *out;
+    enum status st = read_key(reading, node, &name, err);
+    if (st == ST_OK && node->val && !cookie_is_name(name)) {
+        st = doc_error(node, err, "expected the name of a cookie, got \"%.*s\"", STR_ARG(name));
+    }
+    *out = name;
+    return st;
+}
+
+#define READ_COOKIE read_cookie
 #define READ_KEY read_key
 #define READ_HEADER reading_header
 #define READ_HEADERS read_headers

@@ -181,10 +181,20 @@ static int compare(const void *a, const void *b) {
                    : endpoint_address_compare(&left->endpoint->address, &right->endpoint->address);
 }
 
+/* There is one: "name: value". */
+static struct str find_header(const void *of, struct str name) {
+    struct str value = *(const struct str *)of, own = str_cut(&value, ':');
+    return str_eq_nocase(str_trim(own), name) && value.ptr ? str_trim(value) : str_make(NULL, 0);
+}
+
 static enum status ask_profile(struct explanation *self, struct error *err) {
     const struct pick_question *question = self->question;
+    struct pool_prompt prompt = {.text = question->prompt, .arena = self->arena};
     struct pool_request request = {
         .model = self->model,
+        .session = question->session,
+        .prompt = question->prompt.ptr ? &prompt : NULL,
+        .headers = {.find = find_header, .of = &question->header},
         .subset = question->subset.ptr ? &self->subset : NULL,
         .selection = question->selection.ptr ? &self->selection : NULL,
     };

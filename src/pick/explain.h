@@ -15,10 +15,12 @@ struct pick_question {
     struct str objective; /* by name */
     struct str subset;    /* the hint, with commas; "" is an empty one */
     struct str selection; /* as the header of the conformance tests */
+    struct str prompt;    /* how it begins, for a profile that looks at it */
+    struct str session;   /* the value that a header or a cookie has for it */
     /* Which pool it is for, where there are several: by name, or by what its match looks at. */
     struct str pool;
     struct str authority;
-    struct str header;   /* "name: value" */
+    struct str header;   /* "name: value"; for profiles, too */
     struct str metadata; /* "namespace/key=value" */
 };
 

@@ -1,6 +1,8 @@
 /* Headers are compared by their lengths first, so that most of them cost a look at a table. */
 #include "pick/request.h"
 
+#include "wire/cookie.h"
+
 /* Of several names the one that comes first in the configuration counts, wherever it stands. */
 struct ranked_value {
     struct str value;
@@ -11,7 +13,7 @@ struct found {
     struct pick_request *request;
     const struct protocol *protocol;
     struct ranked_value rewrite, objective, fairness, session;
-    struct str selection;
+    struct str selection, cookie;
 };
 
 static void take_first(struct str *slot, struct str value) {
@@ -54,6 +56,13 @@ static bool take_own(struct pick_request *request, const struct ext_proc_header 
     return true;
 }
 
+/* HTTP/2 may have each of them in a header of its own. */
+static void take_cookie(struct found *found, struct str value) {
+    if (found->protocol->session_cookie.len > 0 && !found->cookie.ptr) {
+        found->cookie = cookie_find(value, found->protocol->session_cookie);
+    }
+}
+
 /* The names of the configuration. */
 static void take_configured(struct found *found, const struct ext_proc_header *header) {
     const struct protocol *protocol = found->protocol;
@@ -63,7 +72,9 @@ static void take_configured(struct found *found, const struct ext_proc_header *h
         take_ranked(&protocol->session_headers, header, &found->session)) {
         return;
     }
-    if (str_eq(protocol->model_header, header->key)) {
+    if (header->key.len == 6 && str_is(header->key, "cookie")) {
+        take_cookie(found, header->value);
+    } else if (str_eq(protocol->model_header, header->key)) {
         take_first(&found->request->model, header->value);
     } else if (str_eq(protocol->request_id_header, header->key)) {
         take_first(&found->request->id, header->value);
@@ -83,7 +94,7 @@ static void read_headers(struct found *found, struct str fields) {
     found->request->rewrite = found->rewrite.value;
     found->request->objective = found->objective.value;
     found->request->fairness = found->fairness.value;
-    found->request->session = found->session.value;
+    found->request->session = found->session.value.ptr ? found->session.value : found->cookie;
 }
 
 /* Clause: "Endpoint Subset". A key with a value that is neither a list nor a text is there all the

@@ -15,6 +15,7 @@ static struct protocol_headers split(struct str names) {
 #define PRESET_HEADER(preset) STR(preset)
 #define PRESET_HEADERS(preset) split(STR(preset))
 #define PRESET_KEY(preset) STR(preset)
+#define PRESET_COOKIE(preset) STR(preset)
 
 void protocol_init(struct protocol *protocol) {
     *protocol = (struct protocol){

@@ -26,6 +26,7 @@ enum protocol_fallback {
 #define PROTOCOL_TYPE_HEADER struct str
 #define PROTOCOL_TYPE_HEADERS struct protocol_headers
 #define PROTOCOL_TYPE_KEY struct str
+#define PROTOCOL_TYPE_COOKIE struct str
 #define NAME(field, kind, preset, help) PROTOCOL_TYPE_##kind field;
 struct protocol {
 #include "pool/protocol.def"

@@ -3,6 +3,7 @@ bodies, and through a real Envoy; and what is wrong with a body is for its serve
 import collections
 import contextlib
 import json
+import re
 
 import pytest
 
@@ -145,6 +146,18 @@ def test_nothing_is_refused_for_its_prompt(proxy, mode):
                  deep, completion("x" * 1000000), b'{"prompt": 7, "model": []}'):
         assert pick(proxy, data, mode) in ENDPOINTS
     assert pick(proxy, b"\x1f\x8b\x08", mode) in ENDPOINTS
+
+
+def test_it_is_explained(picker, proxy):
+    """Who was sent how much of a prompt; asking changes nothing."""
+    first = pick(proxy, completion(text_of(1)))
+    for _ in range(2):
+        page = http1.request(picker.metrics_address, "GET", "/debug/pick?path=/v1/completions&model=m"
+                             f"&prompt={text_of(1, 4)}{text_of(2, 4)}").body.decode()
+        shares = dict(re.findall(r"^  (10\S+) .* ([01]\.000|0\.500)  +[01]\.\d+  +[01]\.\d+  +\d\.\d+$", page,
+                                 re.M))
+        assert shares == {one: "0.500" if one == first else "0.000" for one in ENDPOINTS}, page
+        assert f"outcome     {first}\n" in page
 
 
 def test_where_no_body_is_shown(proxy):
