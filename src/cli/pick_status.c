@@ -5,7 +5,10 @@
 #include "cli/pick_shown.h"
 #include "discover/scraper.h"
 #include "loop/clock.h"
+#include "pool/pool_wait.h"
 #include "serve/status_parts.h"
+
+enum { MOST_BANDS = 64 };
 
 /* ---- counts ---------------------------------------------------------------------------------- */
 
@@ -121,13 +124,41 @@ static void add_endpoint(struct json_out *json, const struct pool_snapshot *snap
     json_close(json, '}');
 }
 
-static void add_pool(struct json_out *json, const struct pick_shown *pool) {
+/* Of those that were sent on, how long they waited; the others are counts. */
+static void add_queue(struct json_out *json, const struct flow_band_numbers *band) {
+    json_separate(json);
+    json_open(json, '{');
+    json_i64(json, "priority", band->priority);
+    json_u64(json, "waiting", band->n_waiting);
+    json_u64(json, "bytes", band->n_bytes);
+    json_u64(json, "full", band->n_full);
+    json_u64(json, "expired", band->waited[FLOW_EXPIRED].count);
+    json_u64(json, "left", band->waited[FLOW_ABORTED].count);
+    status_histogram_add(json, "wait", &band->waited[FLOW_DISPATCHED]);
+    json_close(json, '}');
+}
+
+/* `bands`: room to read them in; NULL: there is none. */
+static void add_queues(struct json_out *json, struct pool *pool, struct flow_band_numbers *bands) {
+    struct pool_flow_numbers numbers;
+    pool_read_flow(pool, bands, bands ? MOST_BANDS : 0, &numbers);
+    json_key(json, "queues");
+    json_open(json, '[');
+    for (size_t i = 0; bands && i < numbers.n_bands; i++) {
+        add_queue(json, &bands[i]);
+    }
+    json_close(json, ']');
+}
+
+static void add_pool(struct json_out *json, const struct pick_shown *pool,
+                     struct flow_band_numbers *bands) {
     uint64_t now_ns = clock_now_ns();
     json_separate(json);
     json_open(json, '{');
     json_text(json, "name", pick_shown_name(pool));
     json_u64(json, "generation", pool->numbers.generation);
     json_u64(json, "in_flight", pool->numbers.n_in_flight);
+    add_queues(json, pool->entry->pool, bands);
     json_key(json, "endpoints");
     json_open(json, '[');
     for (uint32_t i = 0; i < pool->snapshot->n_members; i++) {
@@ -141,6 +172,7 @@ static void add_pool(struct json_out *json, const struct pick_shown *pool) {
 
 void pick_status_print(struct pick_admin *admin, struct buf *out) {
     struct pick_shown_list list = pick_shown_look(admin->pools, out->arena);
+    struct flow_band_numbers *bands = arena_alloc(out->arena, MOST_BANDS * sizeof(*bands));
     struct json_out json = {.out = out};
     json_open(&json, '{');
     status_process_add(&json, &admin->process, list.n > 0);
@@ -149,7 +181,7 @@ void pick_status_print(struct pick_admin *admin, struct buf *out) {
     json_key(&json, "pools");
     json_open(&json, '[');
     for (size_t i = 0; i < list.n; i++) {
-        add_pool(&json, &list.items[i]);
+        add_pool(&json, &list.items[i], bands);
     }
     json_close(&json, ']');
     json_close(&json, '}');

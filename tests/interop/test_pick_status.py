@@ -335,3 +335,29 @@ def test_several_pools(start_picker, tmp_path):
             page.run("document.getElementById('filter').dispatchEvent(new Event('input'))")
             assert page.run(TEXTS.format(0)) == [f"{server.address} chat"]
             assert page.complaints() == []
+
+
+def test_queues_on_the_page(start_picker, tmp_path):
+    """They are shown where requests wait for room, by priority, and what became of those that did."""
+    picker = start_picker(f"endpoints: [{A}]\nobjectives: [{{name: interactive, priority: 20}}]\n"
+                          "saturation: {max_in_flight: 1}\nflow_control: {max_requests: 8}\n")
+    with browser.Browser(str(tmp_path / "profile")) as page, Proxy(picker.grpc_addresses[0]) as proxy:
+        page.open(f"http://{picker.metrics_address}/")
+        page.wait("Number(document.body?.dataset.samples) >= 1")
+        assert page.run("document.getElementById('queues').hidden")
+        held = proxy.stream(headers("/"))
+        held.next()
+        wait_of = "x-gateway-inference-objective"
+        first = proxy.stream(headers("/", fields={wait_of: "interactive"}))
+        second = proxy.stream(headers("/"))
+        rows = "[...document.querySelectorAll('#queue-rows tr')].map(line => [...line.children].map(one => one.textContent))"
+        page.wait(rows + ".map(line => line.slice(0, 2).join()).join(' ') === '20,1 0,1'")
+        queues = status(picker)["pools"][0]["queues"]
+        assert [(queue["priority"], queue["waiting"]) for queue in queues] == [(20, 1), (0, 1)]
+        held.reset()
+        first.next()
+        second.reset()  # its client left
+        page.run("document.querySelector('[name=span][value=all]').click()")
+        page.wait(rows + ".map(line => [line[0], line[1], line[3], line[7]].join()).join(' ') === '20,0,1,0 0,0,0,1'")
+        first.reset()
+        assert page.run("document.body.dataset.error") is None and page.complaints() == []
