@@ -246,6 +246,10 @@ static void objects(void **state) {
          "inference.networking.k8s.io/v1\n  kind: InferencePool\n  metadata: {name: p}\n  spec: "
          "{selector: {matchLabels: {a: b}}, targetPorts: [{number: 1}]}\n",
          "pool        p\n"},
+        {"apiVersion: inference.networking.k8s.io/v1\nkind: InferencePool\nmetadata: {name: "
+         "all}\nspec: {selector: {matchLabels: {}}, targetPorts: [{number: 8000}]}\n---\n"
+         "endpoints: [10.0.0.1]\n",
+         "pool        all\nendpoints   1\n"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

@@ -32,11 +32,10 @@ static enum status read_selector(struct reading *reading, const struct doc_node 
     static const char *const names[] = {"matchLabels", NULL};
     struct doc_node selector = doc_get(spec, "selector");
     struct doc_node labels = doc_get(&selector, "matchLabels");
-    struct doc_node member = {0};
     if (!doc_present(&selector)) {
         return doc_error(&selector, err, "expected the labels of the pool's endpoints, got none");
     }
-    bool v1 = labels.val && doc_each_member(&labels, &member);
+    bool v1 = labels.val && yyjson_is_obj(labels.val);
     enum status st = v1 ? doc_only(&selector, names, err) : ST_OK;
     if (st != ST_OK) {
         return st;
