@@ -44,7 +44,8 @@ static const struct option_hint hints[] = {
 static const char about[] =
     "Picks the model server for each request of a proxy: Envoy, or a gateway, asks over ext-proc "
     "and sends the request where the answer says. Of the endpoints that are ready and in the "
-    "proxy's subset the one with the fewest requests in flight is picked.";
+    "proxy's subset the best by the pool's profile is picked: that with the fewest requests in "
+    "flight, unless endpoints are asked for their loads or the profile says otherwise.";
 
 static const char epilog[] =
     "Sizes are bytes or written 64KiB, 256MiB, 2GB; times are seconds or written 250ms, 30s, 2m.\n"
