@@ -1,9 +1,10 @@
 # Backends: backends/NAME becomes backends/libsluice_NAME.so in the build folder. A backend sees the
-# public headers and what it names itself, and none of the rooms.
+# public headers, what it names itself and, where it says so, backends/common, which is compiled into
+# it; and none of the rooms.
 
-# sluice_backend(NAME [LIBS dep_…])
+# sluice_backend(NAME [COMMON] [LIBS dep_…]): left out when one of the libraries is not here.
 function(sluice_backend name)
-    cmake_parse_arguments(BACKEND "" "" "LIBS" ${ARGN})
+    cmake_parse_arguments(BACKEND "COMMON" "" "LIBS" ${ARGN})
     set(folder "${CMAKE_SOURCE_DIR}/backends/${name}")
     file(GLOB sources CONFIGURE_DEPENDS "${folder}/*.c")
     set(tests ${sources})
@@ -13,6 +14,7 @@ function(sluice_backend name)
         message(STATUS "backends/${name} has no sources: left out")
         return()
     endif()
+    sluice_left_out_without("backends/${name}" ${name} ${BACKEND_LIBS})
 
     add_library(backend_${name} MODULE ${sources})
     target_link_libraries(backend_${name} PRIVATE dep_public ${BACKEND_LIBS} sluice_settings)
@@ -20,10 +22,17 @@ function(sluice_backend name)
     target_include_directories(backend_${name} PRIVATE "${CMAKE_BINARY_DIR}/backends/include/${name}")
     file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/backends/include/${name}")
     file(CREATE_LINK "${folder}" "${CMAKE_BINARY_DIR}/backends/include/${name}/${name}" SYMBOLIC)
+    if(BACKEND_COMMON)
+        file(GLOB common CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/backends/common/*.c")
+        target_sources(backend_${name} PRIVATE ${common})
+        list(APPEND sources ${common})
+        file(CREATE_LINK "${CMAKE_SOURCE_DIR}/backends/common"
+            "${CMAKE_BINARY_DIR}/backends/include/${name}/common" SYMBOLIC)
+    endif()
     set_target_properties(backend_${name} PROPERTIES
         OUTPUT_NAME "sluice_${name}" PREFIX "lib" SUFFIX ".so"
         LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/backends"
-        BUILD_RPATH "\$ORIGIN" INSTALL_RPATH "\$ORIGIN")
+        BUILD_RPATH "\$ORIGIN;\$ORIGIN/${name}" INSTALL_RPATH "\$ORIGIN;\$ORIGIN/${name}")
     set_property(GLOBAL APPEND PROPERTY sluice_backends backend_${name})
 
     if(SLUICE_TESTS AND NOT SLUICE_FUZZ)

@@ -23,6 +23,17 @@ function(sluice_find_pkg name module)
     target_link_libraries(dep_${name} INTERFACE PkgConfig::${name})
 endfunction()
 
+# Of what not everyone has: the function that says this returns when one of the libraries is not here.
+macro(sluice_left_out_without what profile)
+    foreach(library IN ITEMS ${ARGN})
+        if(NOT TARGET ${library})
+            message(STATUS "${what} is left out: ${library} was not found "
+                "(tools/bootstrap ${profile} installs it)")
+            return()
+        endif()
+    endforeach()
+endmacro()
+
 sluice_find_library(yyjson yyjson.h yyjson)
 sluice_find_library(llhttp llhttp.h llhttp)
 sluice_find_pkg(yaml yaml-0.1)
@@ -67,4 +78,35 @@ if(onnxruntime_INCLUDE AND onnxruntime_LIBRARY)
 else()
     message(FATAL_ERROR "ONNX Runtime was not found (header: ${onnxruntime_INCLUDE}, library: "
         "${onnxruntime_LIBRARY}). tools/bootstrap build installs both.")
+endif()
+
+# OpenVINO: headers and libraries are the wheel's; without it backends/openvino is left out. It looks
+# for its parts in the folder that it was loaded from, and asks every one of them that can read models.
+# What ours needs is linked (copied, on another file system) into a folder of its own: other formats
+# are not read.
+file(GLOB openvino_FOLDER "${SLUICE_DEPS}/venv/lib/python3*/site-packages/openvino")
+set(openvino_LIBRARIES "")
+foreach(name IN ITEMS openvino_c openvino openvino_onnx_frontend openvino_ir_frontend
+        openvino_intel_cpu_plugin tbb)
+    file(GLOB found "${openvino_FOLDER}/libs/lib${name}.so*")
+    list(APPEND openvino_LIBRARIES ${found})
+endforeach()
+list(LENGTH openvino_LIBRARIES n_found)
+if(n_found EQUAL 6 AND EXISTS "${openvino_FOLDER}/include/openvino/c/ov_core.h")
+    set(openvino_OWN "${CMAKE_BINARY_DIR}/backends/openvino")
+    file(MAKE_DIRECTORY "${openvino_OWN}")
+    file(GLOB stale "${openvino_OWN}/*")
+    foreach(library IN LISTS openvino_LIBRARIES)
+        get_filename_component(name "${library}" NAME)
+        list(REMOVE_ITEM stale "${openvino_OWN}/${name}")
+        file(CREATE_LINK "${library}" "${openvino_OWN}/${name}" COPY_ON_ERROR)
+    endforeach()
+    if(stale) # of another version
+        file(REMOVE ${stale})
+    endif()
+    list(GET openvino_LIBRARIES 0 library)
+    get_filename_component(name "${library}" NAME)
+    add_library(dep_openvino SHARED IMPORTED GLOBAL)
+    set_target_properties(dep_openvino PROPERTIES IMPORTED_LOCATION "${openvino_OWN}/${name}"
+        INTERFACE_INCLUDE_DIRECTORIES "${openvino_FOLDER}/include")
 endif()

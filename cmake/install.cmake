@@ -45,6 +45,9 @@ if(TARGET backend_onnxruntime)
     install(FILES "${onnxruntime_LIBRARY}" DESTINATION "${own}/backends"
         RENAME "libonnxruntime.so.1")
 endif()
+if(TARGET backend_openvino)
+    install(FILES ${openvino_LIBRARIES} DESTINATION "${own}/backends/openvino")
+endif()
 
 # ---- libsluice -----------------------------------------------------------------------------------
 

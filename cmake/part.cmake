@@ -5,13 +5,7 @@
 # sluice_part(NAME ROOM room LIBS dep_…): left out when one of the libraries is not here.
 function(sluice_part name)
     cmake_parse_arguments(PART "" "ROOM" "LIBS" ${ARGN})
-    foreach(library IN LISTS PART_LIBS)
-        if(NOT TARGET ${library})
-            message(STATUS "parts/${name} is left out: ${library} was not found "
-                "(tools/bootstrap ${name} installs it)")
-            return()
-        endif()
-    endforeach()
+    sluice_left_out_without("parts/${name}" ${name} ${PART_LIBS})
     file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/parts/${name}/*.c")
     if(SLUICE_FUZZ)
         add_library(part_${name} STATIC ${sources}) # fuzzers see into it

@@ -4,18 +4,9 @@
 
 #include <stddef.h>
 
+#include "common/gather.h"
 #include "onnxruntime/ort.h"
 #include "sluice/backend.h"
-
-/* Memory for inputs that don't lie in one piece, kept from batch to batch; {0} to begin with. */
-struct gather {
-    unsigned char *bytes;
-    size_t n_bytes;
-};
-
-void gather_fini(struct gather *gather);
-/* Gives back what an unusually large batch took. */
-void gather_trim(struct gather *gather);
 
 /* Makes one value per input that requests[0] has; the others must have the same ones, and shapes
  * that differ in the first dimension only (which the values sum up). A value is a view: of the

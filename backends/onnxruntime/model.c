@@ -1,19 +1,10 @@
 /* Opening and closing models and instances; nothing here runs a request. */
 #include "onnxruntime/model.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
-/* A model whose weights are in files of their own may be a directory with a model.onnx in it. */
-static const char *file_of(const char *path, char *text, size_t n_bytes) {
-    struct stat found;
-    if (stat(path, &found) != 0 || !S_ISDIR(found.st_mode)) {
-        return path;
-    }
-    int n = snprintf(text, n_bytes, "%s/model.onnx", path);
-    return n > 0 && (size_t)n < n_bytes ? text : path;
-}
+#include "common/path.h"
+#include "onnxruntime/execute.h"
 
 static sluice_status session_open(struct sluice_model *model, const sluice_model_args *args,
                                   sluice_error *error) {
@@ -24,8 +15,9 @@ static sluice_status session_open(struct sluice_model *model, const sluice_model
         return status;
     }
     return ort_check(ort,
-                     ort->api->CreateSession(ort->env, file_of(args->path, text, sizeof(text)),
-                                             model->options.session, &model->session),
+                     ort->api->CreateSession(
+                         ort->env, path_of_file(args->path, "model.onnx", text, sizeof(text)),
+                         model->options.session, &model->session),
                      "ONNX Runtime can't load the model", error);
 }
 
@@ -62,13 +54,9 @@ static int arrays_make(struct sluice_instance *instance, size_t n_inputs, size_t
     instance->input_values = calloc(n_inputs + 1, sizeof(*instance->input_values));
     instance->output_names = calloc(n_outputs + 1, sizeof(*instance->output_names));
     instance->output_values = calloc(n_outputs + 1, sizeof(*instance->output_values));
-    instance->slots = calloc(n_outputs + 1, sizeof(*instance->slots));
     instance->infos = calloc(n_outputs + 1, sizeof(*instance->infos));
-    instance->taken = calloc(n_outputs + 1, sizeof(*instance->taken));
-    instance->outputs = calloc(n_outputs + 1, sizeof(*instance->outputs));
     return instance->input_names && instance->input_values && instance->output_names &&
-           instance->output_values && instance->slots && instance->infos && instance->taken &&
-           instance->outputs;
+           instance->output_values && instance->infos && shares_init(&instance->shares, n_outputs);
 }
 
 sluice_status instance_open(sluice_model *model, uint32_t index, sluice_instance **instance,
@@ -79,6 +67,8 @@ sluice_status instance_open(sluice_model *model, uint32_t index, sluice_instance
         return error_set(error, SLUICE_NO_MEMORY, "no memory for instance %u", (unsigned)index);
     }
     opened->model = model;
+    opened->batch = (struct batch){
+        .host = model->ort->host, .run = run_together, .can_share = can_share, .runner = opened};
     if (!arrays_make(opened, model->signature.n_inputs, model->signature.n_outputs)) {
         instance_close(opened);
         return error_set(error, SLUICE_NO_MEMORY, "no memory for instance %u", (unsigned)index);
@@ -93,10 +83,8 @@ void instance_close(sluice_instance *instance) {
     free(instance->input_values);
     free(instance->output_names);
     free(instance->output_values);
-    free(instance->slots);
     free(instance->infos);
-    free(instance->taken);
-    free(instance->outputs);
-    free(instance->live);
+    shares_fini(&instance->shares);
+    batch_fini(&instance->batch);
     free(instance);
 }

@@ -2,7 +2,9 @@
 #ifndef SLUICE_ONNXRUNTIME_MODEL_H
 #define SLUICE_ONNXRUNTIME_MODEL_H
 
-#include "onnxruntime/inputs.h"
+#include "common/batch.h"
+#include "common/gather.h"
+#include "common/results.h"
 #include "onnxruntime/options.h"
 #include "onnxruntime/ort.h"
 #include "onnxruntime/signature.h"
@@ -26,16 +28,10 @@ struct sluice_instance {
     OrtValue **input_values;
     const char **output_names;
     OrtValue **output_values;
-    uint32_t *slots; /* by index of a model's output: where it is in what Run gives */
     const sluice_tensor_info **infos; /* of what Run gives */
-    sluice_output *taken;             /* one request's part of what Run gives */
-    sluice_output *outputs;           /* the same as its response has them */
-    const sluice_request **live;      /* the requests of a batch that somebody still waits for */
-    size_t n_live;                    /* room in `live` */
+    struct shares shares;
+    struct batch batch;
 };
-
-/* An output that was not asked for has no slot. */
-#define NO_SLOT UINT32_MAX
 
 /* The functions of sluice_backend of the same name. `ort` must outlive the model. */
 sluice_status model_open(const struct ort *ort, const sluice_model_args *args, sluice_model **model,

@@ -1,7 +1,5 @@
 /* The onnxruntime backend: models in ONNX's format, run by ONNX Runtime on the CPU. This file is
  * the entry and the table of functions; README.md says what the others do. */
-#include <stdio.h>
-
 #include "onnxruntime/execute.h"
 #include "onnxruntime/model.h"
 #include "onnxruntime/ort.h"
@@ -44,13 +42,7 @@ static sluice_backend table = {
 
 const sluice_backend *sluice_backend_entry(const sluice_host *host) {
     sluice_error error;
-    if (host->abi != SLUICE_BACKEND_ABI || host->size < sizeof(*host)) {
-        snprintf(
-            error.text, sizeof(error.text),
-            "the onnxruntime backend needs ABI %u and a host of %zu bytes; the server offers %u "
-            "and %zu",
-            (unsigned)SLUICE_BACKEND_ABI, sizeof(*host), (unsigned)host->abi, host->size);
-        host->log(SLUICE_LOG_ERROR, "", error.text);
+    if (!text_host_fits(host, "onnxruntime")) {
         return NULL;
     }
     if (ort_init(&the_ort, host, &error) != SLUICE_OK) {

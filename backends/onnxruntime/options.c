@@ -3,7 +3,6 @@
  * README.md explains them. */
 #include "onnxruntime/options.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* What the parameters say, before it is handed to ONNX Runtime. */
@@ -32,19 +31,12 @@ static int *member_of(const struct key *key, struct settings *settings) {
 
 /* 0 leaves what the server decided. */
 static int threads_read(const struct key *key, const char *value, struct settings *settings) {
-    int sum = 0;
-    size_t n = strlen(value);
-    for (size_t i = 0; i < n && i < 4; i++) {
-        if (value[i] < '0' || value[i] > '9') {
-            return 0;
-        }
-        sum = sum * 10 + (value[i] - '0');
-    }
-    if (n == 0 || n > 4 || sum > 1024) {
+    int number = 0;
+    if (!text_number(value, 1024, &number)) {
         return 0;
     }
-    if (sum > 0) {
-        *member_of(key, settings) = sum;
+    if (number > 0) {
+        *member_of(key, settings) = number;
     }
     return 1;
 }
@@ -133,17 +125,6 @@ static const struct key *key_find(const char *name) {
     return NULL;
 }
 
-static void warn_of_unknown(const struct ort *ort, const sluice_model_args *args,
-                            const char *name) {
-    char text[192];
-    if (strncmp(name, "sluice.", 7) == 0) { /* the server's own */
-        return;
-    }
-    snprintf(text, sizeof(text),
-             "parameter %.100s is unknown to the onnxruntime backend and ignored", name);
-    ort->host->log(SLUICE_LOG_WARNING, args->name, text);
-}
-
 static sluice_status settings_read(struct settings *settings, const struct ort *ort,
                                    const sluice_model_args *args, sluice_error *error) {
     for (size_t i = 0; i < args->n_params; i++) {
@@ -155,7 +136,7 @@ static sluice_status settings_read(struct settings *settings, const struct ort *
                              param->string);
         }
         if (!key && !entry_known(param->name)) {
-            warn_of_unknown(ort, args, param->name);
+            text_warn_unknown(ort->host, args, "onnxruntime", param->name);
         }
     }
     return SLUICE_OK;

@@ -2,50 +2,13 @@
  * says in errors becomes one clean line; nothing here knows models. */
 #include "onnxruntime/ort.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-sluice_status error_set(sluice_error *error, sluice_status status, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    vsnprintf(error->text, sizeof(error->text), format, args);
-    va_end(args);
-    return status;
-}
 
 /* Messages of failed checks begin with the place in the library's source; its length, else 0. */
 static size_t source_place(const char *text) {
     static const char root[] = "/onnxruntime_src/";
     return strncmp(text, root, sizeof(root) - 1) == 0 ? strcspn(text, " \n") : 0;
-}
-
-/* Copies `text` with every run of blanks, line ends and control characters made one blank, and
- * without places in the library's source; cuts at a character's start when it does not fit. */
-static void one_line(const char *text, char *out, size_t n_bytes) {
-    size_t n = 0;
-    int gap = 0;
-    for (text += source_place(text); *text && n + 2 < n_bytes; text++) {
-        unsigned char byte = (unsigned char)*text;
-        if (byte <= ' ' || byte == 0x7f) {
-            gap = n > 0;
-            text += source_place(text + 1);
-            continue;
-        }
-        if (gap) {
-            out[n++] = ' ';
-            gap = 0;
-        }
-        out[n++] = *text;
-    }
-    if (*text) { /* cut: not in the middle of a character */
-        while (n > 0 && ((unsigned char)*text & 0xc0) == 0x80) {
-            text--;
-            n--;
-        }
-    }
-    out[n] = '\0';
 }
 
 /* The codes are about files, requests and the library's own work; a status is about whose fault it
@@ -80,7 +43,7 @@ sluice_status ort_check(const struct ort *ort, OrtStatus *result, const char *do
     }
     char text[384];
     sluice_status status = status_of(ort->api->GetErrorCode(result));
-    one_line(ort->api->GetErrorMessage(result), text, sizeof(text));
+    text_one_line(ort->api->GetErrorMessage(result), source_place, text, sizeof(text));
     ort->api->ReleaseStatus(result);
     return error_set(error, status, "%s: %s", doing, text);
 }
@@ -95,7 +58,7 @@ static void log_forward(void *param, OrtLoggingLevel severity, const char *categ
     char text[1024];
     (void)category;
     (void)code_location;
-    one_line(message, text, sizeof(text));
+    text_one_line(message, source_place, text, sizeof(text));
     ort->host->log(level, logid ? logid : "", text);
 }
 

@@ -7,6 +7,7 @@
 
 #include <onnxruntime_c_api.h>
 
+#include "common/text.h"
 #include "sluice/backend.h"
 
 struct ort {
@@ -22,10 +23,6 @@ struct ort {
  * don't survive their environment well. Returns: not SLUICE_OK when the library is older than the
  * header, or fails. */
 sluice_status ort_init(struct ort *ort, const sluice_host *host, sluice_error *error);
-
-/* Writes one sentence, printf-like. Returns: `status`. */
-sluice_status error_set(sluice_error *error, sluice_status status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
 
 /* What became of a call: takes `result`, which is NULL when all went well. `doing` begins the
  * sentence: "the model could not be loaded". Returns: SLUICE_OK, or the status that the library's

@@ -2,17 +2,11 @@
  * blocks that are freed together; nothing of ONNX Runtime's is kept. */
 #include "onnxruntime/signature.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "onnxruntime/datatype.h"
 
 enum { MAX_RANK = 64 };
-
-struct block {
-    struct block *next;
-    max_align_t bytes[];
-};
 
 /* One of the three lists of a session. */
 struct list {
@@ -38,25 +32,12 @@ static sluice_status check(const struct reader *reader, OrtStatus *result) {
     return ort_check(reader->ort, result, doing, reader->error);
 }
 
-/* Zeroed memory. Returns: NULL, with the error set. */
 static void *take(const struct reader *reader, size_t n, size_t n_bytes) {
-    struct block *block = NULL;
-    if (n_bytes == 0 || n <= (SIZE_MAX - sizeof(*block)) / n_bytes) {
-        block = calloc(1, sizeof(*block) + n * n_bytes);
-    }
-    if (!block) {
-        error_set(reader->error, SLUICE_NO_MEMORY, "no memory for the model's signature");
-        return NULL;
-    }
-    block->next = reader->signature->blocks;
-    reader->signature->blocks = block;
-    return block->bytes;
+    return block_take(&reader->signature->blocks, n, n_bytes, reader->error);
 }
 
 static char *text_dup(const struct reader *reader, const char *text) {
-    size_t n_bytes = strlen(text) + 1;
-    char *copy = take(reader, n_bytes, 1);
-    return copy ? memcpy(copy, text, n_bytes) : NULL;
+    return block_text(&reader->signature->blocks, text, reader->error);
 }
 
 static sluice_status name_read(const struct reader *reader, const struct list *list, size_t index,
@@ -260,9 +241,6 @@ sluice_status signature_init(struct signature *signature, const struct ort *ort,
 }
 
 void signature_fini(struct signature *signature) {
-    for (struct block *block = signature->blocks, *next; block; block = next) {
-        next = block->next;
-        free(block);
-    }
+    blocks_free(&signature->blocks);
     *signature = (struct signature){0};
 }

@@ -5,10 +5,9 @@
 
 #include <stddef.h>
 
+#include "common/block.h"
 #include "onnxruntime/ort.h"
 #include "sluice/backend.h"
-
-struct block; /* of memory that goes with the signature */
 
 struct signature {
     sluice_tensor_info

@@ -10,15 +10,19 @@
 static const struct {
     const char *name;
     int (*run)(struct subject *subject);
-    bool in_place;
-} backends[] = {{"identity", identity_run, true}, {"onnxruntime", onnxruntime_run, false}};
+    bool in_place, no_strings, narrow;
+} backends[] = {{"identity", identity_run, true, false, false},
+                {"onnxruntime", onnxruntime_run, false, false, false},
+                {"openvino", openvino_run, false, true, true}};
 
 static int run(size_t row, char **argv) {
     struct subject subject = {.name = argv[1],
                               .models = argv[3],
                               .refused = argv[4],
                               .entry = host_load(argv[2], argv[1]),
-                              .in_place = backends[row].in_place};
+                              .in_place = backends[row].in_place,
+                              .no_strings = backends[row].no_strings,
+                              .narrow = backends[row].narrow};
     subject.backend = subject.entry(host_get());
     if (!subject.backend) {
         fprintf(stderr, "the backend refused this host\n");

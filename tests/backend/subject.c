@@ -11,7 +11,8 @@
 
 const char *subject_path(const char *repository, const char *model) {
     static char path[4096];
-    snprintf(path, sizeof(path), "%s/%s/1/model.onnx", repository, model);
+    const char *extension = strstr(model, "ir_") ? "xml" : "onnx";
+    snprintf(path, sizeof(path), "%s/%s/1/model.%s", repository, model, extension);
     return path;
 }
 

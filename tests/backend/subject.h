@@ -16,7 +16,9 @@ struct subject {
     const char *refused;
     host_entry entry;
     const sluice_backend *backend;
-    bool in_place; /* its identity gives the request's own bytes back */
+    bool in_place;   /* its identity gives the request's own bytes back */
+    bool no_strings; /* models of BYTES are refused when they are loaded */
+    bool narrow;     /* 64-bit whole numbers outside INT32 are refused */
 };
 
 struct open {
@@ -27,7 +29,7 @@ struct open {
     size_t n_instances;
 };
 
-/* "models/NAME/1/model.onnx"; the string lives until the next call. */
+/* "models/NAME/1/model.onnx", or .xml of a model "ir_…"; the string lives until the next call. */
 const char *subject_path(const char *repository, const char *model);
 
 /* Opens, describes, and opens the instances; fails the test when the backend does. `key` with
@@ -46,5 +48,6 @@ const char *subject_identity(sluice_datatype datatype);
 int suite_run(struct subject *subject);
 int identity_run(struct subject *subject);
 int onnxruntime_run(struct subject *subject);
+int openvino_run(struct subject *subject);
 
 #endif

@@ -121,8 +121,19 @@ static void no_rows(void **state) {
     open_fini(&open);
 }
 
-/* Every value of one byte, so that NaNs, denormals and signs are among them; for BOOL only 0 and 1.
- */
+/* Every value of one byte, so that NaNs, denormals and signs are among them; for BOOL only 0 and 1;
+ * of 64-bit whole numbers only the lower 31 bits where the backend has no more. */
+static void fill(const struct subject *subject, sluice_datatype datatype, unsigned char *bytes,
+                 size_t n) {
+    bool cut = subject->narrow && (datatype == SLUICE_INT64 || datatype == SLUICE_UINT64);
+    for (size_t i = 0; i < n; i++) {
+        bytes[i] = (unsigned char)(datatype == SLUICE_BOOL ? i % 3 == 0 : i * 37 + i / 256);
+        if (cut && i % 8 > 2) {
+            bytes[i] = i % 8 == 3 ? bytes[i] & 0x7f : 0;
+        }
+    }
+}
+
 static void every_datatype_bit_for_bit(void **state) {
     for (int kind = SLUICE_BOOL; kind <= SLUICE_BF16; kind++) {
         sluice_datatype datatype = (sluice_datatype)kind;
@@ -132,9 +143,7 @@ static void every_datatype_bit_for_bit(void **state) {
         }
         unsigned char bytes[64 * COLUMNS * 8];
         int64_t dims[] = {64, COLUMNS};
-        for (size_t i = 0; i < sizeof(bytes); i++) {
-            bytes[i] = (unsigned char)(datatype == SLUICE_BOOL ? i % 3 == 0 : i * 37 + i / 256);
-        }
+        fill(*state, datatype, bytes, sizeof(bytes));
         struct open open;
         struct ask ask;
         open_init(&open, *state, subject_identity(datatype), NULL, NULL, 1);
@@ -178,9 +187,21 @@ static void check_strings(const struct answer *answer, uint64_t n_rows) {
     }
 }
 
+/* Returns: true when the backend has no strings, and says so. */
+static bool strings_are_refused(const struct subject *subject) {
+    if (subject->no_strings) {
+        open_refused(subject, subject_path(subject->models, subject_identity(SLUICE_BYTES)), NULL,
+                     NULL, "strings");
+    }
+    return subject->no_strings;
+}
+
 /* Empty elements, NULs and what is no UTF-8, whole and cut at every byte. */
 static void strings_in_pieces(void **state) {
     struct open open;
+    if (strings_are_refused(*state)) {
+        return;
+    }
     open_init(&open, *state, subject_identity(SLUICE_BYTES), NULL, NULL, 1);
     for (size_t at = 0; at < FOUR_STRINGS_BYTES; at++) {
         struct ask ask;
@@ -248,7 +269,7 @@ static void a_batch(void **state) {
 static void a_batch_of_nothing(void **state) {
     static const sluice_datatype datatypes[] = {SLUICE_FP32, SLUICE_BYTES};
     static const int64_t dims[] = {0, COLUMNS};
-    for (size_t k = 0; k < 2; k++) {
+    for (size_t k = 0; k < (strings_are_refused(*state) ? 1 : 2); k++) {
         struct open open;
         struct ask asks[3];
         open_init(&open, *state, subject_identity(datatypes[k]), NULL, NULL, 1);
@@ -272,6 +293,9 @@ static void a_batch_of_nothing(void **state) {
 static void a_batch_of_strings(void **state) {
     struct open open;
     struct ask asks[3];
+    if (strings_are_refused(*state)) {
+        return;
+    }
     open_init(&open, *state, subject_identity(SLUICE_BYTES), NULL, NULL, 1);
     for (size_t i = 0; i < 3; i++) {
         ask_strings(&asks[i], 3 - i);

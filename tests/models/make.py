@@ -237,10 +237,13 @@ def write(folder, models):
 
 
 def write_refused(folder):
+    """And files that are no model, or only the beginning of one."""
     write(folder, REFUSED)
-    path = pathlib.Path(folder, "refused_text", "1", "model.onnx")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"this is no model\n")
+    begun = networks.mlp().model("mlp").SerializeToString(deterministic=True)[:5000]
+    for name, content in (("refused_text", b"this is no model\n"), ("refused_cut", begun)):
+        path = pathlib.Path(folder, name, "1", "model.onnx")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
 
 
 def main():

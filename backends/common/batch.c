@@ -1,0 +1,74 @@
+/* Who is run together, who is run alone, and who is told that it was not run at all. */
+#include "common/batch.h"
+
+#include <stdlib.h>
+
+static void refuse(const struct batch *batch, const sluice_request *request, sluice_status status,
+                   const char *sentence) {
+    sluice_response response = {
+        .size = sizeof(response), .status = status, .error = sentence, .final = 1};
+    batch->host->respond(request, &response);
+}
+
+static void run_alone(struct batch *batch, const sluice_request *request) {
+    sluice_error error;
+    sluice_status status = batch->run(batch->runner, &request, 1, &error);
+    if (status != SLUICE_OK) {
+        refuse(batch, request, status, error.text);
+    }
+}
+
+static int live_reserve(struct batch *batch, size_t n) {
+    if (batch->n_live < n) {
+        const sluice_request **grown = realloc(batch->live, n * sizeof(*grown));
+        if (!grown) {
+            return 0;
+        }
+        batch->live = grown;
+        batch->n_live = n;
+    }
+    return 1;
+}
+
+/* Answers those for whom nobody waits any more. Returns: how many are left, in batch->live. */
+static size_t live_collect(struct batch *batch, const sluice_request *const *requests, size_t n) {
+    size_t n_live = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (batch->host->is_cancelled(requests[i])) {
+            refuse(batch, requests[i], SLUICE_CANCELLED, "cancelled before it was run");
+        } else {
+            batch->live[n_live++] = requests[i];
+        }
+    }
+    return n_live;
+}
+
+void batch_execute(struct batch *batch, const sluice_request *const *requests, size_t n) {
+    if (!live_reserve(batch, n)) {
+        for (size_t i = 0; i < n; i++) {
+            refuse(batch, requests[i], SLUICE_NO_MEMORY, "no memory for the batch");
+        }
+        return;
+    }
+    sluice_error error;
+    n = live_collect(batch, requests, n);
+    if (n > 1 && (!batch->can_share || batch->can_share(batch->runner, batch->live, n)) &&
+        batch->run(batch->runner, batch->live, n, &error) == SLUICE_OK) {
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        run_alone(batch, batch->live[i]);
+    }
+}
+
+void batch_fini(struct batch *batch) {
+    free(batch->live);
+}
+
+uint64_t batch_rows(const sluice_request *const *requests, size_t n) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        sum += requests[i]->batch;
+    }
+    return sum;
+}

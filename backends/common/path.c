@@ -1,0 +1,14 @@
+/* Folders that are named as a file would be. */
+#include "common/path.h"
+
+#include <stdio.h>
+#include <sys/stat.h>
+
+const char *path_of_file(const char *path, const char *name, char *text, size_t n_bytes) {
+    struct stat found;
+    if (stat(path, &found) != 0 || !S_ISDIR(found.st_mode)) {
+        return path;
+    }
+    int n = snprintf(text, n_bytes, "%s/%s", path, name);
+    return n > 0 && (size_t)n < n_bytes ? text : path;
+}

@@ -1,0 +1,174 @@
+/* Output values as bytes: where they lie, what shape they have, how they are shared out. */
+#include "common/results.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/text.h"
+
+struct results *results_new(size_t n, size_t n_requests) {
+    struct results *results = calloc(1, sizeof(*results) + n * sizeof(results->items[0]));
+    if (results) {
+        results->n = n;
+        atomic_init(&results->n_refs, n_requests);
+    }
+    return results;
+}
+
+void results_free(struct results *results) {
+    results->drop(results);
+    for (size_t i = 0; i < results->n; i++) {
+        free(results->items[i].block);
+    }
+    free(results);
+}
+
+void results_release(void *cookie) {
+    struct results *results = cookie;
+    if (atomic_fetch_sub_explicit(&results->n_refs, 1, memory_order_acq_rel) == 1) {
+        results_free(results);
+    }
+}
+
+/* ---- one result ------------------------------------------------------------------------------ */
+
+static int count_of(const int64_t *dims, size_t rank, size_t *count) {
+    *count = 1;
+    for (size_t i = 0; i < rank; i++) {
+        if (dims[i] < 0 || __builtin_mul_overflow(*count, (size_t)dims[i], count)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+int result_count(const struct result *result, size_t *count) {
+    return count_of(result->dims, result->rank, count);
+}
+
+/* A graph may hand an input through as an output. Where that is the request's own memory the
+ * interface allows it; the gathered batch is ours and will be overwritten. */
+static sluice_status keep(struct result *result, sluice_error *error) {
+    result->block = malloc(result->n_bytes + 1);
+    if (!result->block) {
+        return error_set(error, SLUICE_NO_MEMORY, "no memory to keep an output");
+    }
+    memcpy(result->block, result->next, result->n_bytes);
+    result->next = result->block;
+    return SLUICE_OK;
+}
+
+sluice_status result_point(struct result *result, const void *data, size_t count,
+                           const struct gather *gather, sluice_error *error) {
+    result->next = data ? data : (const void *)""; /* an empty tensor has no address */
+    if (__builtin_mul_overflow(count, result->n_element_bytes, &result->n_bytes)) {
+        return error_set(error, SLUICE_INTERNAL, "an output is larger than memory");
+    }
+    result->n_all_bytes = result->n_bytes;
+    return gather_holds(gather, result->next) ? keep(result, error) : SLUICE_OK;
+}
+
+sluice_status result_split(struct result *result, const char *name, uint64_t n_rows,
+                           sluice_error *error) {
+    if (result->rank == 0 || (uint64_t)result->dims[0] != n_rows) {
+        return error_set(
+            error, SLUICE_INTERNAL, "output \"%.100s\" of a batch of %llu rows has %lld", name,
+            (unsigned long long)n_rows, (long long)(result->rank ? result->dims[0] : 0));
+    }
+    count_of(result->dims + 1, result->rank - 1, &result->n_row_elements);
+    return SLUICE_OK;
+}
+
+/* Bytes of the next `n` elements; of strings, by walking over their lengths. */
+static size_t bytes_of(const struct result *result, size_t n) {
+    size_t n_bytes = 0;
+    if (result->datatype != SLUICE_BYTES) {
+        return n * result->n_element_bytes;
+    }
+    for (size_t i = 0; i < n; i++) {
+        uint32_t length;
+        memcpy(&length, result->next + n_bytes, sizeof(length));
+        n_bytes += sizeof(length) + length;
+    }
+    return n_bytes;
+}
+
+/* Takes the next `n_rows` rows of a result, or all of it when the batch is not split (`split` 0).
+ * The dims of *output are the result's: they are read before the next call. */
+static void take(struct result *result, int split, uint64_t n_rows, sluice_output *output) {
+    size_t n_bytes = result->n_bytes;
+    if (split) { /* the rows of all requests are those of the result: nothing here can be past its
+                    end */
+        n_bytes = bytes_of(result, (size_t)n_rows * result->n_row_elements);
+        result->dims[0] = (int64_t)n_rows;
+    }
+    output->datatype = result->datatype;
+    output->dims = result->dims;
+    output->rank = result->rank;
+    output->data = result->next;
+    output->n_bytes = n_bytes;
+    result->next += n_bytes;
+    result->n_bytes -= n_bytes;
+}
+
+/* ---- a batch's ------------------------------------------------------------------------------- */
+
+int shares_init(struct shares *shares, size_t n_outputs) {
+    *shares = (struct shares){.n_outputs = n_outputs};
+    shares->slots = calloc(n_outputs + 1, sizeof(*shares->slots));
+    shares->chosen = calloc(n_outputs + 1, sizeof(*shares->chosen));
+    shares->taken = calloc(n_outputs + 1, sizeof(*shares->taken));
+    shares->outputs = calloc(n_outputs + 1, sizeof(*shares->outputs));
+    return shares->slots && shares->chosen && shares->taken && shares->outputs;
+}
+
+void shares_fini(struct shares *shares) {
+    free(shares->slots);
+    free(shares->chosen);
+    free(shares->taken);
+    free(shares->outputs);
+}
+
+void shares_choose(struct shares *shares, const sluice_request *const *requests,
+                   size_t n_requests) {
+    shares->n_chosen = 0;
+    for (size_t i = 0; i < shares->n_outputs; i++) {
+        shares->slots[i] = NO_SLOT;
+    }
+    for (size_t i = 0; i < n_requests; i++) {
+        for (size_t k = 0; k < requests[i]->n_wanted; k++) {
+            uint32_t index = requests[i]->wanted[k];
+            if (shares->slots[index] == NO_SLOT) {
+                shares->slots[index] = (uint32_t)shares->n_chosen;
+                shares->chosen[shares->n_chosen++] = index;
+            }
+        }
+    }
+}
+
+/* Rows of every result are taken for every request, wanted or not, so that the next one finds its
+ * own. */
+static void outputs_take(struct shares *shares, struct results *results,
+                         const sluice_request *request, int split) {
+    for (size_t i = 0; i < results->n; i++) {
+        take(&results->items[i], split, request->batch, &shares->taken[i]);
+    }
+    for (size_t i = 0; i < request->n_wanted; i++) {
+        shares->outputs[i] = shares->taken[shares->slots[request->wanted[i]]];
+        shares->outputs[i].index = request->wanted[i];
+    }
+}
+
+void shares_answer(struct shares *shares, const sluice_host *host, struct results *results,
+                   const sluice_request *const *requests, size_t n_requests) {
+    for (size_t i = 0; i < n_requests; i++) {
+        outputs_take(shares, results, requests[i], n_requests > 1);
+        sluice_response response = {.size = sizeof(response),
+                                    .outputs = shares->outputs,
+                                    .n_outputs = requests[i]->n_wanted,
+                                    .final = 1,
+                                    .release = results_release,
+                                    .cookie = results};
+        host->respond(requests[i], &response);
+    }
+}

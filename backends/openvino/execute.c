@@ -1,0 +1,47 @@
+/* One run of OpenVINO over the requests of a batch, the outputs shared out. Who is in the batch is
+ * decided in common/batch.c. The library computes every output, wanted or not. */
+#include "openvino/execute.h"
+
+#include "openvino/inputs.h"
+#include "openvino/outputs.h"
+
+static sluice_status run(sluice_instance *instance, struct lane *lane,
+                         const sluice_request *const *requests, size_t n, sluice_error *error) {
+    const sluice_host *host = instance->model->ov->host;
+    sluice_status status = inputs_set(instance, lane, requests, n, error);
+    if (status != SLUICE_OK) {
+        return status;
+    }
+    uint64_t began_ns = host->now_ns();
+    ov_status_e result = ov_infer_request_infer(lane->request);
+    host->computed(requests, n, began_ns, host->now_ns());
+    return ov_check(result, "the model could not be run", error);
+}
+
+sluice_status run_together(void *runner, const sluice_request *const *requests, size_t n,
+                           sluice_error *error) {
+    sluice_instance *instance = runner;
+    struct results *results = NULL;
+    struct lane *lane = NULL;
+    shares_choose(&instance->shares, requests, n);
+    sluice_status status = lane_take(instance->lanes, &lane, error);
+    if (status != SLUICE_OK) {
+        return status;
+    }
+    status = run(instance, lane, requests, n, error);
+    if (status == SLUICE_OK) {
+        status = outputs_get(instance, lane, requests, n, &results, error);
+    }
+    inputs_release(instance);
+    gather_trim(&instance->gather);
+    if (status == SLUICE_OK) {
+        shares_answer(&instance->shares, instance->model->ov->host, results, requests, n);
+    } else {
+        lane_give(lane, SIZE_MAX); /* what state it is in nobody knows */
+    }
+    return status;
+}
+
+void execute(sluice_instance *instance, const sluice_request *const *requests, size_t n) {
+    batch_execute(&instance->batch, requests, n);
+}

@@ -1,0 +1,131 @@
+/* Opening and closing models and instances; nothing here runs a request. */
+#include "openvino/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/path.h"
+#include "openvino/execute.h"
+
+/* Of a file that none of its readers knows it says which readers there are. */
+static sluice_status read_model(struct sluice_model *model, const char *file, sluice_error *error) {
+    sluice_status status = ov_check(ov_core_read_model(model->ov->core, file, NULL, &model->model),
+                                    "OpenVINO can't load the model", error);
+    if (status != SLUICE_OK && strstr(error->text, "Unable to read the model")) {
+        return error_set(error, SLUICE_INVALID_ARGUMENT,
+                         "OpenVINO can't load the model: the file is neither an ONNX model nor an "
+                         "IR model of a version that OpenVINO %s reads",
+                         model->ov->version);
+    }
+    return status;
+}
+
+static sluice_status compile(const struct sluice_model *model, ov_compiled_model_t **compiled,
+                             sluice_error *error) {
+    return ov_check(ov_core_compile_model_props(model->ov->core, model->model, "CPU",
+                                                model->options.n, model->options.properties,
+                                                compiled),
+                    "OpenVINO can't compile the model", error);
+}
+
+/* 64-bit numbers are not what the CPU device computes with (README.md); of those that come out of a
+ * model, and not only go into it, the operator is told. */
+static void warn_of_width(const struct sluice_model *model, const sluice_model_args *args) {
+    const struct signature *signature = &model->signature;
+    for (size_t i = 0; i < signature->n_inputs + signature->n_outputs; i++) {
+        const sluice_tensor_info *info = i < signature->n_inputs
+                                             ? &signature->inputs[i]
+                                             : &signature->outputs[i - signature->n_inputs];
+        if (info->datatype == SLUICE_FP64) {
+            model->ov->host->log(SLUICE_LOG_WARNING, args->name,
+                                 "OpenVINO computes FP64 as FP32 on the CPU");
+            return;
+        }
+    }
+}
+
+static sluice_status open(struct sluice_model *model, const sluice_model_args *args,
+                          sluice_error *error) {
+    char text[4096];
+    const char *file = path_of_file(args->path, "model.onnx", text, sizeof(text));
+    sluice_status status = options_init(&model->options, model->ov->host, args, error);
+    if (status == SLUICE_OK) {
+        status = read_model(model, file, error);
+    }
+    if (status == SLUICE_OK) {
+        status = signature_init(&model->signature, model->model, error);
+    }
+    return status == SLUICE_OK ? compile(model, &model->spare, error) : status;
+}
+
+sluice_status model_open(const struct ov *ov, const sluice_model_args *args, sluice_model **model,
+                         sluice_error *error) {
+    *model = NULL;
+    struct sluice_model *opened = calloc(1, sizeof(*opened));
+    if (!opened) {
+        return error_set(error, SLUICE_NO_MEMORY, "no memory for the model");
+    }
+    opened->ov = ov;
+    sluice_status status = open(opened, args, error);
+    if (status != SLUICE_OK) {
+        model_close(opened);
+        return status;
+    }
+    warn_of_width(opened, args);
+    *model = opened;
+    return SLUICE_OK;
+}
+
+void model_close(sluice_model *model) {
+    signature_fini(&model->signature);
+    ov_compiled_model_free(model->spare);
+    ov_model_free(model->model);
+    free(model);
+}
+
+static sluice_status lanes_make(sluice_model *model, struct sluice_instance *instance,
+                                sluice_error *error) {
+    ov_compiled_model_t *compiled = model->spare;
+    sluice_status status = compiled ? SLUICE_OK : compile(model, &compiled, error);
+    model->spare = NULL;
+    if (status == SLUICE_OK) {
+        instance->lanes = lanes_new(compiled);
+    }
+    if (status == SLUICE_OK && !instance->lanes) {
+        status = error_set(error, SLUICE_NO_MEMORY, "no memory for an instance");
+    }
+    return status;
+}
+
+sluice_status instance_open(sluice_model *model, uint32_t index, sluice_instance **instance,
+                            sluice_error *error) {
+    *instance = NULL;
+    struct sluice_instance *opened = calloc(1, sizeof(*opened));
+    if (!opened) {
+        return error_set(error, SLUICE_NO_MEMORY, "no memory for instance %u", (unsigned)index);
+    }
+    opened->model = model;
+    opened->batch = (struct batch){.host = model->ov->host, .run = run_together, .runner = opened};
+    opened->inputs = calloc(model->signature.n_inputs + 1, sizeof(*opened->inputs));
+    int whole = shares_init(&opened->shares, model->signature.n_outputs) && opened->inputs;
+    sluice_status status =
+        whole ? lanes_make(model, opened, error)
+              : error_set(error, SLUICE_NO_MEMORY, "no memory for instance %u", (unsigned)index);
+    if (status != SLUICE_OK) {
+        instance_close(opened);
+        return status;
+    }
+    *instance = opened;
+    return SLUICE_OK;
+}
+
+void instance_close(sluice_instance *instance) {
+    if (instance->lanes) {
+        lanes_close(instance->lanes);
+    }
+    gather_fini(&instance->gather);
+    free(instance->inputs);
+    shares_fini(&instance->shares);
+    batch_fini(&instance->batch);
+    free(instance);
+}

@@ -1,0 +1,44 @@
+/* A loaded model and its instances. */
+#ifndef SLUICE_OPENVINO_MODEL_H
+#define SLUICE_OPENVINO_MODEL_H
+
+#include <openvino/c/ov_compiled_model.h>
+#include <openvino/c/ov_model.h>
+#include <openvino/c/ov_tensor.h>
+
+#include "common/batch.h"
+#include "common/gather.h"
+#include "common/results.h"
+#include "openvino/lane.h"
+#include "openvino/options.h"
+#include "openvino/ov.h"
+#include "openvino/signature.h"
+#include "sluice/backend.h"
+
+/* A compiled model runs one request at a time, as it has one stream: each instance has its own. */
+struct sluice_model {
+    const struct ov *ov;
+    ov_model_t *model;
+    ov_compiled_model_t *spare; /* compiled when the model was opened, for the first instance */
+    struct options options;
+    struct signature signature;
+};
+
+struct sluice_instance {
+    const struct sluice_model *model;
+    struct lanes *lanes;
+    struct gather gather;
+    ov_tensor_t **inputs; /* of a run; as many as the model has */
+    struct shares shares;
+    struct batch batch;
+};
+
+/* The functions of sluice_backend of the same name. `ov` must outlive the model. */
+sluice_status model_open(const struct ov *ov, const sluice_model_args *args, sluice_model **model,
+                         sluice_error *error);
+void model_close(sluice_model *model);
+sluice_status instance_open(sluice_model *model, uint32_t index, sluice_instance **instance,
+                            sluice_error *error);
+void instance_close(sluice_instance *instance);
+
+#endif

@@ -1,0 +1,312 @@
+/* What is only true of the openvino backend: what it says of models, what it refuses, IR models,
+ * and numbers that it would cut. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "ask.h"
+#include "onnx.h"
+#include "subject.h"
+
+/* A tensor as one line: NAME DATATYPE DIMS */
+static void check_info(const sluice_tensor_info *info, const char *name, sluice_datatype datatype,
+                       const char *dims) {
+    char text[128] = "";
+    size_t n = 0;
+    for (size_t i = 0; i < info->rank; i++) {
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%lld", i ? "," : "",
+                              (long long)info->dims[i]);
+    }
+    assert_string_equal(info->name, name);
+    assert_int_equal(info->datatype, datatype);
+    assert_null(info->symbols);
+    assert_string_equal(text, dims);
+}
+
+static void signatures(void **state) {
+    static const struct {
+        const char *model;
+        sluice_datatype datatype;
+        const char *input_dims;
+        const char *output_dims;
+    } cases[] = {
+        {"onnx_identity_bf16", SLUICE_BF16, "-1,4", "-1,4"},
+        {"onnx_identity_fp16", SLUICE_FP16, "-1,4", "-1,4"},
+        {"onnx_dynamic", SLUICE_FP32, "-1,-1", "-1,-1"},
+        {"onnx_scalar_fixed", SLUICE_FP32, "1,4", "1,4"},
+        {"onnx_rank0", SLUICE_FP64, "", ""},
+        {"mlp", SLUICE_FP32, "-1,784", "-1,10"},
+        {"ir_mlp", SLUICE_FP32, "-1,784", "-1,10"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct open open;
+        open_init(&open, *state, cases[i].model, NULL, NULL, 0);
+        assert_string_equal(open.info.platform, "openvino");
+        assert_false(open.info.takes_any || open.info.cheap);
+        assert_int_equal(open.info.n_inputs, 1);
+        assert_int_equal(open.info.n_outputs, 1);
+        check_info(open.info.inputs, "x", cases[i].datatype, cases[i].input_dims);
+        check_info(open.info.outputs, "y", cases[i].datatype, cases[i].output_dims);
+        open_fini(&open);
+    }
+}
+
+/* OpenVINO keeps the default and takes no other value: the input is not there. */
+static void an_initializer_is_a_constant(void **state) {
+    static const int64_t dims[] = {1, 4};
+    static const float values[] = {1, 2, 3, 4};
+    struct open open;
+    struct ask ask;
+    open_init(&open, *state, "onnx_optional_rows", NULL, NULL, 1);
+    assert_int_equal(open.info.n_inputs, 1);
+    onnx_ask(&ask, 1, dims, 2, values, 4);
+    ask_want(&ask, 0);
+    onnx_execute(&open, &ask, 1);
+    onnx_check(&ask_good(&ask)->outputs[0], (const float[]){2, 4, 6, 8}, 4);
+    ask_fini(&ask);
+    open_fini(&open);
+}
+
+static void models_it_refuses(void **state) {
+    static const char *const cases[][2] = {
+        {"refused_sequence", "the model: No conversion rule found for operations"},
+        {"refused_optional_type", "OptionalGetElement"},
+        {"refused_float8", "input \"x\" has elements of type f8e4m3"},
+        {"refused_text", "neither an ONNX model nor an IR model"},
+        {"refused_cut", "OpenVINO can't load the model: Model can't be parsed"},
+        {"refused_ir_cut", "OpenVINO can't load the model: Start-end tags mismatch"},
+        {"refused_ir_newer", "IR model of a version that OpenVINO 2"},
+        {"refused_ir_weights", "OpenVINO can't load the model: Incorrect weights in bin file"},
+        {"absent", "OpenVINO can't load the model: "},
+    };
+    const struct subject *subject = *state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        open_refused(subject, subject_path(subject->refused, cases[i][0]), NULL, NULL, cases[i][1]);
+    }
+    open_refused(subject, subject_path(subject->models, "onnx_mixed"), NULL, NULL,
+                 "input \"text\" is of strings, which OpenVINO's C interface can't hand over");
+}
+
+static void parameters_it_refuses(void **state) {
+    static const char *const cases[][3] = {
+        {"INFERENCE_NUM_THREADS", "-1", "0 to 1024"},
+        {"INFERENCE_NUM_THREADS", "1025", "0 to 1024"},
+        {"INFERENCE_NUM_THREADS", "12345678901234567890", "0 to 1024"},
+        {"INFERENCE_NUM_THREADS", "", "0 to 1024"},
+        {"PERFORMANCE_HINT", "latency", "LATENCY or THROUGHPUT"},
+        {"EXECUTION_MODE_HINT", "2", "PERFORMANCE or ACCURACY"},
+        {"INFERENCE_PRECISION_HINT", "i8", "f32, bf16 or f16"},
+        {"HINT_BF16", "1", "YES or NO"},
+        {"ENABLE_CPU_PINNING", "TRUE", "YES or NO"},
+        {"CPU_RUNTIME_CACHE_CAPACITY", "5001", "0 to 5000"},
+        {"NUM_STREAMS", "4", "instance_group says how many"},
+        {"TARGET_DEVICE", "GPU", "CPU"},
+        {"RESHAPE_IO_LAYOUTS", "YES", "NO"},
+        {"CPU_EXTENSION_PATH", "/lib/own.so", "no code is loaded for a model"},
+    };
+    const struct subject *subject = *state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        open_refused(subject, subject_path(subject->models, "onnx_add"), cases[i][0], cases[i][1],
+                     cases[i][2]);
+    }
+}
+
+enum { N_PIXELS = 784, N_CLASSES = 10, MAX_ROWS = 400 };
+
+/* Answers of a model of the MLP's shape to three rows. */
+static void classify(const struct subject *subject, const char *model, const char *key,
+                     const char *value, float found[3 * N_CLASSES]) {
+    static const int64_t dims[] = {3, N_PIXELS};
+    float values[3 * N_PIXELS];
+    struct open open;
+    struct ask ask;
+    for (size_t i = 0; i < 3 * N_PIXELS; i++) {
+        values[i] = (float)(i % 17) / 17;
+    }
+    open_init(&open, subject, model, key, value, 1);
+    onnx_ask(&ask, 3, dims, 2, values, 3 * N_PIXELS);
+    ask_want(&ask, 0);
+    onnx_execute(&open, &ask, 1);
+    const struct answer *answer = ask_good(&ask);
+    assert_int_equal(answer->outputs[0].n_bytes, 3 * N_CLASSES * sizeof(float));
+    memcpy(found, answer->outputs[0].data, 3 * N_CLASSES * sizeof(float));
+    /* what came in is as it was: the library works in memory of its own */
+    assert_memory_equal(ask.pieces[0][0].data, values, sizeof(values));
+    ask_fini(&ask);
+    open_fini(&open);
+}
+
+static void same(const float *a, const float *b, float tolerance) {
+    for (size_t i = 0; i < 3 * N_CLASSES; i++) {
+        assert_true(a[i] - b[i] < tolerance && b[i] - a[i] < tolerance);
+    }
+}
+
+/* Each is accepted, warns of nothing, and leaves answers as they are, but for the precision. */
+static void parameters_it_takes(void **state) {
+    static const char *const cases[][2] = {
+        {"INFERENCE_NUM_THREADS", "2"},
+        {"INFERENCE_NUM_THREADS", "0"},
+        {"PERFORMANCE_HINT", "THROUGHPUT"},
+        {"EXECUTION_MODE_HINT", "ACCURACY"},
+        {"INFERENCE_PRECISION_HINT", "f32"},
+        {"HINT_BF16", "NO"},
+        {"HINT_BF16", "YES"},
+        {"ENABLE_HYPER_THREADING", "NO"},
+        {"ENABLE_CPU_PINNING", "YES"},
+        {"CPU_DENORMALS_OPTIMIZATION", "YES"},
+        {"CPU_RUNTIME_CACHE_CAPACITY", "0"},
+        {"NUM_STREAMS", "1"},
+        {"TARGET_DEVICE", "CPU"},
+        {"RESHAPE_IO_LAYOUTS", "NO"},
+    };
+    float first[3 * N_CLASSES], found[3 * N_CLASSES];
+    classify(*state, "mlp", NULL, NULL, first);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        host_log_clear();
+        classify(*state, "mlp", cases[i][0], cases[i][1], found);
+        same(first, found, strcmp(cases[i][1], "YES") == 0 ? 0.02f : 1e-5f);
+        assert_int_equal(host_log_count(SLUICE_LOG_WARNING), 0);
+    }
+}
+
+static void an_ir_model_says_what_its_onnx_says(void **state) {
+    float onnx[3 * N_CLASSES], ir[3 * N_CLASSES];
+    classify(*state, "mlp", NULL, NULL, onnx);
+    classify(*state, "ir_mlp", NULL, NULL, ir);
+    same(onnx, ir, 1e-6f);
+}
+
+/* The library would keep their lower halves and say nothing. */
+static void numbers_that_would_be_cut(void **state) {
+    static const int64_t dims[] = {1, 4};
+    static const struct {
+        sluice_datatype datatype;
+        int64_t value;
+        const char *part; /* of the sentence; NULL: it is taken */
+    } cases[] = {
+        {SLUICE_INT64, INT32_MAX, NULL},
+        {SLUICE_INT64, INT32_MIN, NULL},
+        {SLUICE_INT64, INT32_MAX + INT64_C(1), "has 2147483648, and OpenVINO computes"},
+        {SLUICE_INT64, INT32_MIN - INT64_C(1), "has -2147483649"},
+        {SLUICE_INT64, INT64_MIN, "values from -2147483648 to 2147483647"},
+        {SLUICE_UINT64, INT32_MAX, NULL},
+        {SLUICE_UINT64, INT32_MAX + INT64_C(1), "values from 0 to 2147483647"},
+        {SLUICE_UINT64, -1, "has 18446744073709551615"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const int64_t values[] = {1, 2, 3, cases[i].value};
+        struct open open;
+        struct ask asks[2];
+        open_init(&open, *state, subject_identity(cases[i].datatype), NULL, NULL, 1);
+        for (size_t k = 0; k < 2; k++) { /* the other one of the batch is answered */
+            ask_init(&asks[k], 1);
+            ask_input(&asks[k], 0, "x", cases[i].datatype, dims, 2,
+                      k ? (const int64_t[]){5, 6, 7, 8} : values, sizeof(values));
+            ask_want(&asks[k], 0);
+        }
+        onnx_execute(&open, asks, 2);
+        if (cases[i].part) {
+            ask_bad(&asks[0], SLUICE_INVALID_ARGUMENT, cases[i].part);
+        } else {
+            assert_memory_equal(ask_good(&asks[0])->outputs[0].data, values, sizeof(values));
+        }
+        assert_int_equal(((const int64_t *)ask_good(&asks[1])->outputs[0].data)[3], 8);
+        ask_fini(&asks[0]);
+        ask_fini(&asks[1]);
+        open_fini(&open);
+    }
+}
+
+static void fp64_is_a_warning(void **state) {
+    struct open open;
+    host_log_clear();
+    open_init(&open, *state, "onnx_rank0", NULL, NULL, 0);
+    assert_int_equal(host_log_count(SLUICE_LOG_WARNING), 1);
+    assert_true(host_log_has("FP64 as FP32"));
+    open_fini(&open);
+}
+
+/* An operator that works on its input in place must not do so in the request's memory, which a
+ * model without a copy of its own would be tempted to. */
+static void inputs_stay_as_they_are(void **state) {
+    static const int64_t dims[] = {1, 4};
+    static const float values[] = {1, -2, 3, -4};
+    struct open open;
+    struct ask ask;
+    open_init(&open, *state, "onnx_unnamed", NULL, NULL, 1);
+    onnx_ask(&ask, 1, dims, 2, values, 4);
+    ask_want(&ask, 0);
+    onnx_execute(&open, &ask, 1);
+    onnx_check(&ask_good(&ask)->outputs[0], (const float[]){-1, 2, -3, 4}, 4);
+    assert_memory_equal(ask.pieces[0][0].data, values, sizeof(values));
+    ask_fini(&ask);
+    open_fini(&open);
+}
+
+/* KiB of code in this process that is no file's: what the library has made. */
+static long made_code_kib(void) {
+    char line[512], permissions[8], name[256];
+    unsigned long from = 0, to = 0, total = 0;
+    FILE *file = fopen("/proc/self/maps", "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof(line), file)) {
+        int n = sscanf(line, "%lx-%lx %7s %*s %*s %*s %255s", &from, &to, permissions, name);
+        if (n == 3 && permissions[2] == 'x') {
+            total += to - from;
+        }
+    }
+    fclose(file);
+    return (long)(total / 1024);
+}
+
+static void run_rows(struct open *open, int64_t rows) {
+    static float values[MAX_ROWS * N_PIXELS];
+    const int64_t dims[] = {rows, N_PIXELS};
+    struct ask ask;
+    onnx_ask(&ask, (uint64_t)rows, dims, 2, values, (size_t)rows * N_PIXELS);
+    ask_want(&ask, 0);
+    onnx_execute(open, &ask, 1);
+    assert_int_equal(ask_good(&ask)->outputs[0].dims[0], rows);
+    ask_fini(&ask);
+}
+
+/* The library makes code for each shape that it sees, and keeps 190 MB of it for these if nobody says
+ * otherwise. */
+static void many_shapes_in_turn(void **state) {
+    struct open open;
+    open_init(&open, *state, "mlp", NULL, NULL, 1);
+    for (int64_t rows = 1; rows <= 20; rows++) {
+        run_rows(&open, MAX_ROWS - rows);
+    }
+    long before = made_code_kib();
+    assert_true(before > 0);
+    for (int64_t rows = MAX_ROWS - 20; rows > MAX_ROWS - 320; rows--) {
+        run_rows(&open, rows);
+    }
+    long grown = made_code_kib() - before;
+    if (grown > 60L * 1024) {
+        fail_msg("300 shapes left %ld KiB of code behind", grown);
+    }
+    open_fini(&open);
+}
+
+int openvino_run(struct subject *subject) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(signatures, subject),
+        cmocka_unit_test_prestate(an_initializer_is_a_constant, subject),
+        cmocka_unit_test_prestate(models_it_refuses, subject),
+        cmocka_unit_test_prestate(parameters_it_refuses, subject),
+        cmocka_unit_test_prestate(parameters_it_takes, subject),
+        cmocka_unit_test_prestate(an_ir_model_says_what_its_onnx_says, subject),
+        cmocka_unit_test_prestate(numbers_that_would_be_cut, subject),
+        cmocka_unit_test_prestate(fp64_is_a_warning, subject),
+        cmocka_unit_test_prestate(inputs_stay_as_they_are, subject),
+        cmocka_unit_test_prestate(many_shapes_in_turn, subject),
+    };
+    return onnx_run(subject) + cmocka_run_group_tests_name("openvino", tests, NULL, NULL);
+}
