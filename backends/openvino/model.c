@@ -44,7 +44,7 @@ static void warn_of_width(const struct sluice_model *model, const sluice_model_a
     }
 }
 
-static sluice_status open(struct sluice_model *model, const sluice_model_args *args,
+static sluice_status load(struct sluice_model *model, const sluice_model_args *args,
                           sluice_error *error) {
     char text[4096];
     const char *file = path_of_file(args->path, "model.onnx", text, sizeof(text));
@@ -66,7 +66,7 @@ sluice_status model_open(const struct ov *ov, const sluice_model_args *args, slu
         return error_set(error, SLUICE_NO_MEMORY, "no memory for the model");
     }
     opened->ov = ov;
-    sluice_status status = open(opened, args, error);
+    sluice_status status = load(opened, args, error);
     if (status != SLUICE_OK) {
         model_close(opened);
         return status;

@@ -21,6 +21,15 @@ MODELS = ("mlp", "cnn", "onnx_rgb32", "onnx_grey28", "digits")
 N_CALLERS, N_CALLS = 8, 25
 
 
+@pytest.fixture(scope="module", autouse=True)
+def leaks():
+    """The leak sanitizer falls over the thread-local memory of the library's threads; without looking there
+    it must be told what libc keeps in it (tools/lsan.supp)."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LSAN_OPTIONS", os.environ.get("LSAN_OPTIONS", "") + ":use_tls=0")
+        yield
+
+
 def made(*command):
     subprocess.run([sys.executable, os.path.join(ROOT, *command[0]), *command[1:]], check=True,
                    stdout=subprocess.DEVNULL)
@@ -35,7 +44,7 @@ def adopt(folder, source, name, config=""):
 
 
 @pytest.fixture(scope="module")
-def sources(tmp_path_factory):
+def sources(tmp_path_factory, leaks):
     """Models of all kinds, and handwritten digits that one of them has not seen."""
     folder = tmp_path_factory.mktemp("sources")
     made(("tests", "models", "make.py"), folder, "--refused", folder)
