@@ -275,8 +275,8 @@ static void run_rows(struct open *open, int64_t rows) {
     ask_fini(&ask);
 }
 
-/* The library makes code for each shape that it sees, and keeps 190 MB of it for these if nobody says
- * otherwise. */
+/* The library makes code for each shape that it sees, and keeps 190 MB of it for these if nobody
+ * says otherwise. */
 static void many_shapes_in_turn(void **state) {
     struct open open;
     open_init(&open, *state, "mlp", NULL, NULL, 1);
