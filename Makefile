@@ -45,6 +45,8 @@ $(BUILD)/build.ninja: .deps/done.build
 # pytest and ctest take the build to be tested from SLUICE_BUILD.
 CTEST := ctest --output-on-failure -j $(JOBS) --no-tests=error --test-dir
 PYTEST := $(PYTHON) -m pytest -ra --no-header -p no:cacheprovider
+# Whole folders, as many files or scripts at once as there are jobs (tests/conftest.py).
+PYTEST_ALL := $(PYTEST) -n $(JOBS) --dist loadgroup
 
 STEPS := unit lint clang valgrind fuzz asan tsan scenario interop
 
@@ -55,10 +57,10 @@ unit: tools all ## unit tests of each room, with gcc
 	@$(CTEST) $(BUILD)
 
 scenario: tools all ## protocol scripts and failures against a live server
-	@SLUICE_BUILD=$(CURDIR)/$(BUILD) $(PYTEST) tests/scenario
+	@SLUICE_BUILD=$(CURDIR)/$(BUILD) $(PYTEST_ALL) tests/scenario
 
 interop: tools all ## real clients
-	@SLUICE_BUILD=$(CURDIR)/$(BUILD) $(PYTEST) tests/interop
+	@SLUICE_BUILD=$(CURDIR)/$(BUILD) $(PYTEST_ALL) tests/interop
 
 soak: tools all ## 100,000 requests: memory must stay where it was
 	@SLUICE_BUILD=$(CURDIR)/$(BUILD) $(PYTEST) -s tests/soak
@@ -107,11 +109,11 @@ valgrind: tools all ## the client library and its examples under valgrind
 
 asan: build-asan ## the whole suite under the address and undefined behaviour sanitizers
 	@$(SANITIZED) $(CTEST) $(BUILD)/asan
-	@$(SANITIZED) SLUICE_BUILD=$(CURDIR)/$(BUILD)/asan $(PYTEST) tests/scenario tests/interop
+	@$(SANITIZED) SLUICE_BUILD=$(CURDIR)/$(BUILD)/asan $(PYTEST_ALL) tests/scenario tests/interop
 
 tsan: build-tsan ## the threaded part under the thread sanitizer
 	@$(SANITIZED) $(CTEST) $(BUILD)/tsan
-	@$(SANITIZED) SLUICE_BUILD=$(CURDIR)/$(BUILD)/tsan $(PYTEST) tests/scenario \
+	@$(SANITIZED) SLUICE_BUILD=$(CURDIR)/$(BUILD)/tsan $(PYTEST_ALL) tests/scenario \
 		$(addprefix tests/interop/test_mip,.py _models.py _attacks.py _bad_times.py) \
 		tests/interop/test_grpc_abuse.py tests/interop/test_grpc_frames.py \
 		tests/interop/test_grpc_storm.py tests/interop/test_mixture.py \

@@ -10,6 +10,14 @@ from lib.picker import Picker
 from lib.server import Server
 
 
+def pytest_collection_modifyitems(items):
+    """Where several processes share the tests, those of a file stay together, as do those of a
+    script: they share a server."""
+    for item in items:
+        if not any(item.iter_markers("xdist_group")):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
 @pytest.fixture(scope="session")
 def repositories(tmp_path_factory):
     """kind → folder of that repository, written when first asked for."""

@@ -21,7 +21,8 @@ def scripts():
         with open(path, encoding="utf-8") as file:
             script = language.read_script(file.read(), os.path.basename(path))
         for case in script.cases:
-            yield pytest.param(name, script, case, id=f"{name}: {case.title}")
+            yield pytest.param(name, script, case, id=f"{name}: {case.title}",
+                               marks=pytest.mark.xdist_group(name))
 
 
 class ScriptServers:
