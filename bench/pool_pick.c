@@ -37,29 +37,37 @@ static struct endpoint_address numbered(uint32_t i) {
     return (struct endpoint_address){.family = 4, .port = 8000, .low = (10u << 24) + i};
 }
 
-/* Every scorer, as it is without parameters, and the highest sum. */
+/* Every scorer that is one without parameters, and the highest sum. */
 static const struct profile *every_scorer(struct arena *arena) {
     static struct profile_step scorers[64];
     static struct profile profile = {.name = STR("every scorer"),
                                      .scorers = scorers,
                                      .picker = {.plugin = &plugin_max_score_picker}};
-    struct doc_node none = {0};
     struct error err;
+    struct doc *doc;
+    check(doc_parse(DOC_YAML, "bench", STR("{}"), &doc, &err), &err);
+    struct doc_node none = doc_root(doc);
     for (size_t i = 0; i < N_PLUGINS && profile.n_scorers < 64; i++) {
         struct profile_step *step = &scorers[profile.n_scorers];
-        if (PLUGINS[i]->kind == PLUGIN_SCORER) {
-            *step = (struct profile_step){.plugin = PLUGINS[i], .weight = 1};
-            check(plugin_read(PLUGINS[i], &none, arena, &step->parameters, &err), &err);
+        *step = (struct profile_step){.plugin = PLUGINS[i], .weight = 1};
+        if (PLUGINS[i]->kind == PLUGIN_SCORER &&
+            plugin_read(PLUGINS[i], &none, arena, &step->parameters, &err) == ST_OK) {
             profile.n_scorers++;
         }
     }
+    doc_free(doc);
+    check(profile_gather_wants(&profile, &err), &err);
     return &profile;
 }
 
 static void open_pool(struct bench *bench) {
     struct error err;
     struct pool_spec *spec;
+    struct prefix_table *prefixes;
     check(pool_new(&bench->pool, &err), &err);
+    check(prefix_table_new((size_t)64 << 20, &prefixes, &err), &err);
+    pool_use_prefixes(bench->pool, prefixes);
+    prefix_table_free(prefixes);
     check(pool_spec_new(&spec, &err), &err);
     for (uint32_t i = 0; i < bench->n_endpoints; i++) {
         struct pool_wanted wanted = {.address = numbered(i)};
@@ -109,11 +117,22 @@ static void read_subset(const struct bench *bench, struct subset *subset, struct
     }
 }
 
+/* One of a thousand prompts of a kilobyte, with one of eight beginnings of half that. */
+static struct str roll_prompt(struct dice *dice, char text[1024]) {
+    memset(text, 'a' + (int)dice_below(dice, 8), 512);
+    memset(text + 512, 'a' + (int)dice_below(dice, 5), 256);
+    memset(text + 768, 'a' + (int)dice_below(dice, 25), 256);
+    return str_make(text, 1024);
+}
+
 static void pick(const struct bench *bench, struct pool_reader *reader, struct subset *subset,
                  struct arena *arena, struct dice *dice, struct pool_ticket *ticket) {
     struct pool_request request = {.model = STR("llama")};
-    char session[24];
+    struct pool_prompt prompt = {.arena = arena};
+    char session[24], text[1024];
     if (bench->loads == 2) {
+        prompt.text = roll_prompt(dice, text);
+        request.prompt = &prompt;
         request.session = str_make(session, num_print_u64(session, dice_roll(dice)));
     }
     struct pool_pick out;

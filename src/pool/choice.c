@@ -12,6 +12,10 @@ enum { STRETCH = 32 }; /* of candidates that are looked at one by one */
 uint32_t choice_place_of(const struct choice *choice, uint32_t member) {
     const uint32_t *members = choice->columns->member;
     uint32_t i = 0;
+    if (choice->place_of) {
+        i = choice->place_of[member];
+        return i < choice->n ? i : choice->n;
+    }
     while (i < choice->n && members[i] != member) {
         i++;
     }
@@ -50,6 +54,7 @@ static void move_first(const struct choice *choice, uint32_t n) {
 /* The candidates are now the first `n` of the room. */
 static void show(struct choice *choice, uint32_t n) {
     choice->columns = choice->room;
+    choice->place_of = NULL;
     choice->n = n;
 }
 

@@ -47,6 +47,7 @@ struct choice {
 
     uint32_t n; /* candidates */
     const struct choice_columns *columns;
+    const uint32_t *place_of; /* of each member, as long as none was taken away; then NULL */
     float *score;   /* of each candidate, the sum so far; counts from the first scorer on */
     float *scratch; /* of each candidate: a plugin's own while it runs */
     const struct choice_columns *room; /* for the columns of those that are left */
@@ -56,7 +57,8 @@ static inline const struct pool_member *choice_member(const struct choice *choic
     return &choice->snapshot->members[choice->columns->member[i]];
 }
 
-/* Where a member is among the candidates. Returns: choice->n when it is none. */
+/* Where a member is among the candidates: for a few of them, since all are gone through where some
+ * were taken away. Returns: choice->n when it is none. */
 uint32_t choice_place_of(const struct choice *choice, uint32_t member);
 
 /* ---- who is a candidate ---------------------------------------------------------------------- */

@@ -48,6 +48,7 @@ static enum status gather_subset(struct pool_reader *reader, const struct pool_r
                                  struct choice *choice, struct error *err) {
     struct pool_best none = {.choice = choice};
     choice->columns = choice->room;
+    choice->place_of = NULL;
     enum status st =
         pool_choose_of_subsets(reader, request->subset, request->selection, &none, err);
     leave_out_avoided(&reader->view, choice);
@@ -67,6 +68,7 @@ enum status pool_gather(struct pool_reader *reader, const struct pool_request *r
                            .dice = &reader->dice,
                            .now_ns = now_ns,
                            .columns = &view->columns,
+                           .place_of = view->place_of,
                            .score = view->score,
                            .scratch = view->scratch,
                            .room = &view->room};
