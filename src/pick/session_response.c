@@ -77,7 +77,7 @@ static void learn(struct pick_session *session, const struct ext_proc_request *m
     struct str details = find_attribute(message, DETAILS);
     count_where_served(session, served.ptr ? served : find_attribute(message, UPSTREAM));
     struct endpoint *endpoint = session->ticket.endpoint;
-    pool_ticket_begun(&session->ticket, is_good(message));
+    pool_ticket_begun(session->means.pool, &session->ticket, is_good(message));
     if (endpoint && was_refused(details)) {
         pool_refused(session->means.pool, endpoint);
         metric_add(METRIC_PICK_REFUSED_TOTAL, 1);

@@ -32,6 +32,11 @@ void choice_columns_copy(const struct choice_columns *out, uint32_t to,
     out->n_waiting[to] = columns->n_waiting[from];
     out->n_running[to] = columns->n_running[from];
     out->kv_cache_used[to] = columns->kv_cache_used[from];
+    out->n_tokens[to] = columns->n_tokens[from];
+    out->first_byte_s[to] = columns->first_byte_s[from];
+    out->answer_s[to] = columns->answer_s[from];
+    out->answered[to] = columns->answered[from];
+    out->cold_turn[to] = columns->cold_turn[from];
 }
 
 /* The columns of the first `n` are in the room. */
@@ -49,6 +54,11 @@ static void move_first(const struct choice *choice, uint32_t n) {
     memcpy(room->n_waiting, columns->n_waiting, n_bytes);
     memcpy(room->n_running, columns->n_running, n_bytes);
     memcpy(room->kv_cache_used, columns->kv_cache_used, n_bytes);
+    memcpy(room->n_tokens, columns->n_tokens, n_bytes);
+    memcpy(room->first_byte_s, columns->first_byte_s, n_bytes);
+    memcpy(room->answer_s, columns->answer_s, n_bytes);
+    memcpy(room->answered, columns->answered, n_bytes);
+    memcpy(room->cold_turn, columns->cold_turn, n_bytes);
 }
 
 /* The candidates are now the first `n` of the room. */

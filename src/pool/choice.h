@@ -24,7 +24,18 @@ struct choice_columns {
     float *n_waiting;     /* as estimated now; of one that has not said it, in_flight */
     float *n_running;     /* so is this */
     float *kv_cache_used; /* from 0 to 1; 0 of one that has not said it */
+    float *n_tokens;      /* of this picker's requests in flight, as far as it is known */
+    float *first_byte_s;  /* how long answers take (endpoint.h) */
+    float *answer_s;
+    uint32_t *answered; /* when the last one was seen: choice_clock; 0: none was */
+    uint32_t *cold_turn;
 };
+
+/* The low bits of a time in 64ths of a second; never 0. */
+static inline uint32_t choice_clock(uint64_t ns) {
+    uint32_t clock = (uint32_t)(ns / (1000000000 / 64));
+    return clock != 0 ? clock : 1;
+}
 
 /* Who was lately sent how the request's prompt begins (prefix_table.h). */
 struct choice_prefix {

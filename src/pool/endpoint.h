@@ -74,6 +74,15 @@ static inline uint64_t endpoint_n_tokens(const struct endpoint *endpoint) {
 static inline uint32_t endpoint_cold_turn(const struct endpoint *endpoint) {
     return atomic_load_explicit(&endpoint->cold_turn, memory_order_relaxed);
 }
+static inline float endpoint_first_byte_s(const struct endpoint *endpoint) {
+    return atomic_load_explicit(&endpoint->first_byte_s, memory_order_relaxed);
+}
+static inline float endpoint_answer_s(const struct endpoint *endpoint) {
+    return atomic_load_explicit(&endpoint->answer_s, memory_order_relaxed);
+}
+static inline uint64_t endpoint_answered_ns(const struct endpoint *endpoint) {
+    return atomic_load_explicit(&endpoint->answered_ns, memory_order_relaxed);
+}
 /* In the pool, and not known to be not ready: it may be picked. */
 static inline bool endpoint_is_eligible(const struct endpoint *endpoint) {
     return endpoint_rank(endpoint) != ENDPOINT_OUT;

@@ -9,8 +9,8 @@ static void set(_Atomic uint32_t *cell, uint32_t value) {
     atomic_store_explicit(cell, value, memory_order_relaxed);
 }
 
-/* For those who keep a copy of it. */
-static void note(const struct pool *pool, const struct endpoint *endpoint) {
+void endpoint_note(struct pool *pool, const struct endpoint *endpoint) {
+    lock_assert_held(&pool->lock);
     if (endpoint->wanted) {
         pool_changes_note(&pool->snapshot->changes, endpoint->member);
     }
@@ -47,7 +47,7 @@ void endpoint_rank_again(struct pool *pool, struct endpoint *endpoint) {
         ranking_insert(&pool->ranking, &endpoint->ranked, rank);
     }
     set(&endpoint->rank, rank);
-    note(pool, endpoint);
+    endpoint_note(pool, endpoint);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -69,12 +69,13 @@ void endpoint_free(const struct pool *pool, struct endpoint *endpoint) {
     free(endpoint);
 }
 
-void endpoint_forget(const struct pool *pool, struct endpoint *endpoint) {
+void endpoint_forget(struct pool *pool, struct endpoint *endpoint) {
     if (endpoint->host != 0) {
         prefix_table_forget(pool->prefixes, endpoint->host);
     }
     set(&endpoint->cold_turn, 0);
     atomic_store_explicit(&endpoint->answered_ns, 0, memory_order_relaxed);
+    endpoint_note(pool, endpoint);
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -88,7 +89,7 @@ void endpoint_raise(struct pool *pool, struct endpoint *endpoint) {
         ranking_raise(&pool->ranking, &endpoint->ranked);
         set(&endpoint->rank, rank + 1);
     }
-    note(pool, endpoint);
+    endpoint_note(pool, endpoint);
 }
 
 void endpoint_lower(struct pool *pool, struct endpoint *endpoint) {
@@ -101,7 +102,7 @@ void endpoint_lower(struct pool *pool, struct endpoint *endpoint) {
         ranking_lower(&pool->ranking, &endpoint->ranked);
         set(&endpoint->rank, rank - 1);
     }
-    note(pool, endpoint);
+    endpoint_note(pool, endpoint);
 }
 
 /* ---- those that refused ---------------------------------------------------------------------- */

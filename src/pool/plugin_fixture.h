@@ -17,6 +17,9 @@ struct plugin_fixture {
     uint32_t known[FIXTURE_MOST_CANDIDATES], adapters[FIXTURE_MOST_CANDIDATES];
     float in_flight[FIXTURE_MOST_CANDIDATES], n_waiting[FIXTURE_MOST_CANDIDATES];
     float n_running[FIXTURE_MOST_CANDIDATES], kv_cache_used[FIXTURE_MOST_CANDIDATES];
+    float n_tokens[FIXTURE_MOST_CANDIDATES];
+    float first_byte_s[FIXTURE_MOST_CANDIDATES], answer_s[FIXTURE_MOST_CANDIDATES];
+    uint32_t answered[FIXTURE_MOST_CANDIDATES], cold_turn[FIXTURE_MOST_CANDIDATES];
     float score[FIXTURE_MOST_CANDIDATES], scratch[FIXTURE_MOST_CANDIDATES];
     struct choice_columns columns; /* of the above */
     struct choice_prefix prefix;
@@ -52,7 +55,12 @@ static inline void plugin_fixture_open(struct plugin_fixture *fixture, const str
                                                .in_flight = fixture->in_flight,
                                                .n_waiting = fixture->n_waiting,
                                                .n_running = fixture->n_running,
-                                               .kv_cache_used = fixture->kv_cache_used};
+                                               .kv_cache_used = fixture->kv_cache_used,
+                                               .n_tokens = fixture->n_tokens,
+                                               .first_byte_s = fixture->first_byte_s,
+                                               .answer_s = fixture->answer_s,
+                                               .answered = fixture->answered,
+                                               .cold_turn = fixture->cold_turn};
     fixture->choice = (struct choice){.snapshot = pool_look(fixture->pool.reader),
                                       .prefix = &fixture->prefix,
                                       .dice = &fixture->dice,

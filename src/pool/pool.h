@@ -165,7 +165,7 @@ enum status pool_check(struct pool_reader *reader, const struct pool_request *re
 void pool_give_back(struct pool *pool, struct pool_ticket *ticket);
 /* Its answer begins, `good` as its status says, and has ended as it should: how long that took is
  * remembered, where a profile wants it. Thread: any. */
-void pool_ticket_begun(struct pool_ticket *ticket, bool good);
+void pool_ticket_begun(struct pool *pool, struct pool_ticket *ticket, bool good);
 void pool_ticket_done(const struct pool_ticket *ticket);
 /* Another endpoint than the picked one took the request: from now on it counts there. One that is
  * not in the pool changes nothing. Returns: it was another. Thread: the reader's. */

@@ -123,6 +123,7 @@ static enum attempt take(struct trial *trial) {
     }
     struct endpoint *picked = best->endpoints[0];
     best->avoided = endpoint_is_avoided(picked);
+    pool_prompt_count(trial->reader, trial->request, best->profile, picked);
     endpoint_raise(pool, picked);
     atomic_store_explicit(&picked->n_picked, endpoint_n_picked(picked) + 1, memory_order_relaxed);
     return ATTEMPT_PICKED;

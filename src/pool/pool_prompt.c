@@ -95,21 +95,26 @@ void pool_prompt_moved(struct pool_reader *reader, const struct pool_prompt *pro
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
+void pool_prompt_count(struct pool_reader *reader, const struct pool_request *request,
+                       const struct profile *profile, struct endpoint *endpoint) {
+    lock_assert_held(&reader->pool->lock);
+    atomic_fetch_add_explicit(&endpoint->n_tokens, request->n_tokens, memory_order_relaxed);
+    if (profile && profile->wants.cold && reader->prefix.n == 0) {
+        uint32_t turn =
+            atomic_fetch_add_explicit(&reader->pool->cold_turn, 1, memory_order_relaxed);
+        atomic_store_explicit(&endpoint->cold_turn, turn + 1, memory_order_relaxed);
+    }
+}
+
 void pool_prompt_picked(struct pool_reader *reader, const struct pool_request *request,
                         const struct profile *profile, struct pool_ticket *ticket) {
     struct endpoint *endpoint = ticket->endpoint;
     ticket->n_tokens = request->n_tokens;
-    atomic_fetch_add_explicit(&endpoint->n_tokens, ticket->n_tokens, memory_order_relaxed);
     if (!profile) {
         return;
     }
     if (profile->wants.prompt) {
         remember(reader, &profile->wants, request->prompt, endpoint);
-    }
-    if (profile->wants.cold && reader->prefix.n == 0) {
-        uint32_t turn =
-            atomic_fetch_add_explicit(&reader->pool->cold_turn, 1, memory_order_relaxed);
-        atomic_store_explicit(&endpoint->cold_turn, turn + 1, memory_order_relaxed);
     }
     if (profile->wants.latency) {
         ticket->picked_ns = clock_now_ns();
@@ -124,21 +129,26 @@ static void blend(_Atomic float *cell, bool is_first, float seconds) {
     atomic_store_explicit(cell, mean, memory_order_relaxed);
 }
 
-/* Of two at the same moment one may be lost. */
-void pool_ticket_begun(struct pool_ticket *ticket, bool good) {
-    struct endpoint *endpoint = ticket->endpoint;
-    if (!endpoint || !good || ticket->picked_ns == 0) {
-        return;
-    }
-    uint64_t now_ns = clock_now_ns();
-    float seconds = (float)(now_ns - ticket->picked_ns) / 1e9f;
-    bool is_first = atomic_load_explicit(&endpoint->answered_ns, memory_order_relaxed) == 0;
-    ticket->begun = true;
+static void note_begun(struct endpoint *endpoint, float seconds, uint64_t now_ns) {
+    bool is_first = endpoint_answered_ns(endpoint) == 0;
     blend(&endpoint->first_byte_s, is_first, seconds);
     if (is_first) { /* the least that it will be */
         blend(&endpoint->answer_s, true, seconds);
     }
     atomic_store_explicit(&endpoint->answered_ns, now_ns, memory_order_relaxed);
+}
+
+void pool_ticket_begun(struct pool *pool, struct pool_ticket *ticket, bool good) {
+    struct endpoint *endpoint = ticket->endpoint;
+    if (!endpoint || !good || ticket->picked_ns == 0) {
+        return;
+    }
+    uint64_t now_ns = clock_now_ns();
+    ticket->begun = true;
+    lock_take(&pool->lock);
+    note_begun(endpoint, (float)(now_ns - ticket->picked_ns) / 1e9f, now_ns);
+    endpoint_note(pool, endpoint);
+    lock_drop(&pool->lock);
 }
 
 void pool_ticket_done(const struct pool_ticket *ticket) {

@@ -53,13 +53,17 @@ struct profile;
 struct pool_request;
 void pool_prompt_match(struct pool_reader *reader, const struct profile *profile,
                        const struct pool_request *request, struct str model);
+/* The request will be sent to the endpoint: what others see of that at once. Under the lock, before
+ * its count is raised. For pool*.c. */
+struct endpoint;
+void pool_prompt_count(struct pool_reader *reader, const struct pool_request *request,
+                       const struct profile *profile, struct endpoint *endpoint);
 /* The request is sent to the ticket's endpoint: all that is remembered of that. For pool*.c. */
 struct pool_ticket;
 void pool_prompt_picked(struct pool_reader *reader, const struct pool_request *request,
                         const struct profile *profile, struct pool_ticket *ticket);
 
 /* Another endpoint than the picked one took the request. */
-struct endpoint;
 void pool_prompt_moved(struct pool_reader *reader, const struct pool_prompt *prompt,
                        const struct endpoint *endpoint);
 

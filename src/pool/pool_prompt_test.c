@@ -330,7 +330,7 @@ static void how_long_answers_take(void **state) {
         struct pool_ticket ticket = pick(&self, &request, &prompt, "").ticket;
         const struct endpoint *endpoint = ticket.endpoint;
         clock_drive_ns(second + rows[i].begins * second);
-        pool_ticket_begun(&ticket, rows[i].good);
+        pool_ticket_begun(self.pool.pool, &ticket, rows[i].good);
         clock_drive_ns(second + rows[i].ends * second);
         pool_ticket_done(&ticket);
         pool_give_back(self.pool.pool, &ticket);

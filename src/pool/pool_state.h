@@ -58,13 +58,15 @@ struct pool_reader {
 
 /* ---- endpoint_state.c: all under pool->lock -------------------------------------------------- */
 
+/* Something of it has changed: for those who keep a copy. */
+void endpoint_note(struct pool *pool, const struct endpoint *endpoint);
 /* Its rank is computed anew, and it is put into the ranking, moved, or taken out. */
 void endpoint_rank_again(struct pool *pool, struct endpoint *endpoint);
 /* Into the table of prompts, or out of it, and freed. Without the lock. */
 struct endpoint *endpoint_new(const struct pool *pool, const struct endpoint_address *address);
 void endpoint_free(const struct pool *pool, struct endpoint *endpoint);
 /* What it was sent and how fast it was counts no more: it may be a new process. */
-void endpoint_forget(const struct pool *pool, struct endpoint *endpoint);
+void endpoint_forget(struct pool *pool, struct endpoint *endpoint);
 /* One request more, or one less. */
 void endpoint_raise(struct pool *pool, struct endpoint *endpoint);
 void endpoint_lower(struct pool *pool, struct endpoint *endpoint);

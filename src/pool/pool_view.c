@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-enum { N_COLUMNS = 8, N_ARRAYS = 2 * N_COLUMNS + 3, ALIGNMENT = 64 };
+enum { N_COLUMNS = 13, N_ARRAYS = 2 * N_COLUMNS + 3, ALIGNMENT = 64 };
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
@@ -28,6 +28,11 @@ static enum status make_room(struct pool_view *view, uint32_t n, struct error *e
             .n_waiting = (float *)next + 5 * cap,
             .n_running = (float *)next + 6 * cap,
             .kv_cache_used = (float *)next + 7 * cap,
+            .n_tokens = (float *)next + 8 * cap,
+            .first_byte_s = (float *)next + 9 * cap,
+            .answer_s = (float *)next + 10 * cap,
+            .answered = next + 11 * cap,
+            .cold_turn = next + 12 * cap,
         };
         next += N_COLUMNS * cap;
     }
@@ -84,6 +89,17 @@ static enum standing standing_of(uint32_t rank) {
 
 /* ---- what is known --------------------------------------------------------------------------- */
 
+/* What this picker itself has seen of it. */
+static void look_at_requests(const struct choice_columns *columns, uint32_t at,
+                             const struct endpoint *endpoint) {
+    uint64_t ns = endpoint_answered_ns(endpoint);
+    columns->n_tokens[at] = (float)endpoint_n_tokens(endpoint);
+    columns->first_byte_s[at] = endpoint_first_byte_s(endpoint);
+    columns->answer_s[at] = endpoint_answer_s(endpoint);
+    columns->answered[at] = ns != 0 ? choice_clock(ns) : 0;
+    columns->cold_turn[at] = endpoint_cold_turn(endpoint);
+}
+
 static void look(struct pool_view *view, const struct pool_snapshot *snapshot, uint32_t member,
                  uint64_t now_ns) {
     const struct endpoint *endpoint = snapshot->members[member].endpoint;
@@ -104,6 +120,7 @@ static void look(struct pool_view *view, const struct pool_snapshot *snapshot, u
     columns->n_waiting[at] = (float)(load.known & LOAD_WAITING ? load.n_waiting : in_flight);
     columns->n_running[at] = (float)(load.known & LOAD_RUNNING ? load.n_running : in_flight);
     columns->kv_cache_used[at] = load.known & LOAD_KV_CACHE ? load.kv_cache_used : 0;
+    look_at_requests(columns, at, endpoint);
 }
 
 static void look_at_all(struct pool_view *view, const struct pool_snapshot *snapshot,

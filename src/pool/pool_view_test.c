@@ -98,6 +98,11 @@ static void assert_same(const struct pool_view *one, const struct pool_view *oth
         assert_int_equal(one->columns.address[a], other->columns.address[b]);
         assert_int_equal(one->columns.adapters[a], other->columns.adapters[b]);
         assert_int_equal(one->columns.known[a], other->columns.known[b]);
+        assert_true(one->columns.n_tokens[a] == other->columns.n_tokens[b]);
+        assert_true(one->columns.first_byte_s[a] == other->columns.first_byte_s[b]);
+        assert_true(one->columns.answer_s[a] == other->columns.answer_s[b]);
+        assert_int_equal(one->columns.answered[a], other->columns.answered[b]);
+        assert_int_equal(one->columns.cold_turn[a], other->columns.cold_turn[b]);
         assert_true(one->columns.in_flight[a] == other->columns.in_flight[b]);
         assert_true(one->columns.n_waiting[a] == other->columns.n_waiting[b]);
         assert_true(one->columns.n_running[a] == other->columns.n_running[b]);

@@ -42,61 +42,57 @@ static enum status want(const void *parameters, struct pool_wants *wants, struct
     return ST_OK;
 }
 
-static float get(const _Atomic float *cell) {
-    return atomic_load_explicit(cell, memory_order_relaxed);
+/* 2 to the power of -x, of an x from 0 to 126, within a ten-thousandth: what exp2f has to say more
+ * exactly in a call for each candidate. */
+static inline float power_of_half(float x) {
+    int32_t whole = (int32_t)x;
+    float rest = x - (float)whole;
+    union {
+        int32_t bits;
+        float value;
+    } power = {.bits = (127 - whole) << 23};
+    return power.value * (1 + rest * (-0.69299f + rest * (0.23759f - rest * 0.0446f)));
 }
 
-/* How much of it is still believed: half of it after the half-life. */
-static float belief(const struct means *means, const struct choice *choice, uint64_t seen_ns) {
-    float age_s = seen_ns < choice->now_ns ? (float)(choice->now_ns - seen_ns) / 1e9f : 0;
-    return seen_ns == 0 ? 0 : exp2f(-age_s / means->half_life_s);
-}
-
-static float seconds(const struct means *means, const struct endpoint *endpoint) {
-    return get(&endpoint->first_byte_s) * means->first_byte +
-           get(&endpoint->answer_s) * (1 - means->first_byte);
-}
-
-static uint64_t seen_ns(const struct endpoint *endpoint) {
-    return atomic_load_explicit(&endpoint->answered_ns, memory_order_relaxed);
-}
-
-/* Of those whose answers were seen. Returns: nobody's was. */
-static bool find_span(const struct means *means, const struct choice *choice, float *least,
-                      float *greatest) {
-    *least = INFINITY;
-    *greatest = -INFINITY;
+/* How long answers take, in the choice's scratch; who has given none is as slow as the slowest.
+ * Returns: what the others take, the least and the greatest. */
+static struct choice_span find_span(const struct means *means, const struct choice *choice) {
+    const struct choice_columns *columns = choice->columns;
+    float *seconds = choice->scratch, first = means->first_byte;
+#pragma omp simd
     for (uint32_t i = 0; i < choice->n; i++) {
-        const struct endpoint *endpoint = choice_member(choice, i)->endpoint;
-        float s = seconds(means, endpoint);
-        if (seen_ns(endpoint) != 0) {
-            *least = s < *least ? s : *least;
-            *greatest = s > *greatest ? s : *greatest;
-        }
+        float seen = columns->answered[i] != 0 ? 1 : 0;
+        seconds[i] = (columns->first_byte_s[i] * first + columns->answer_s[i] * (1 - first)) * seen;
     }
-    return !(*greatest >= *least);
+    float greatest = choice_greatest(choice, seconds);
+#pragma omp simd
+    for (uint32_t i = 0; i < choice->n; i++) {
+        seconds[i] = columns->answered[i] != 0 ? seconds[i] : greatest;
+    }
+    return choice_span_of(choice, seconds);
 }
 
 /* What is not known, or not believed any more, is in the middle: it is tried again. */
 static void score(const void *parameters, struct choice *choice, float weight) {
     static const float middle = 0.5f;
     const struct means *means = parameters;
-    float least, greatest;
-    bool nobody = find_span(means, choice, &least, &greatest);
+    const uint32_t *answered = choice->columns->answered;
+    struct choice_span span = find_span(means, choice);
+    bool differ = span.greatest > span.least;
+    float factor = differ ? 1 / (span.greatest - span.least) : 0, all = differ ? 0 : 1;
+    float halves = 1 / (64 * means->half_life_s);
+    int32_t oldest = (int32_t)(100 * 64 * means->half_life_s); /* of which nothing is left */
+    uint32_t now = choice_clock(choice->now_ns);
+#pragma omp simd
     for (uint32_t i = 0; i < choice->n; i++) {
-        const struct endpoint *endpoint = choice_member(choice, i)->endpoint;
-        uint64_t at_ns = seen_ns(endpoint);
-        float share = middle;
-        if (!nobody && at_ns != 0) {
-            float own = (greatest - seconds(means, endpoint)) / (greatest - least);
-            own = own >= 0 ? own : 0; /* not a number where all are the same */
-            own = own <= 1 ? own : 1;
-            own = greatest > least ? own : 1;
-            share += (own - middle) * belief(means, choice, at_ns);
-        }
-        choice->scratch[i] = share;
+        int32_t age = (int32_t)(now - answered[i]); /* below 0: seen in between */
+        float seen = answered[i] != 0 ? 1 : 0;
+        float own = (span.greatest - choice->scratch[i]) * factor + all;
+        age = age < oldest ? age : oldest;
+        age = age > 0 ? age : 0;
+        float belief = seen * power_of_half((float)age * halves);
+        choice->score[i] += (middle + (own - middle) * belief) * weight;
     }
-    choice_add_shares(choice, choice->scratch, weight);
 }
 
 const struct plugin plugin_latency_scorer = {

@@ -14,10 +14,9 @@ static const uint64_t SECOND = 1000000000;
 
 static void say(struct plugin_fixture *fixture, uint32_t i, float first_byte_s, float answer_s,
                 uint64_t at_ns) {
-    struct endpoint *endpoint = fixture_member(fixture, i);
-    endpoint->first_byte_s = first_byte_s;
-    endpoint->answer_s = answer_s;
-    endpoint->answered_ns = at_ns;
+    fixture->first_byte_s[i] = first_byte_s;
+    fixture->answer_s[i] = answer_s;
+    fixture->answered[i] = choice_clock(at_ns);
 }
 
 static void sooner_is_better(void **state) {

@@ -29,11 +29,12 @@ static enum status read(const struct doc_node *node, struct arena *arena, void *
 static void score(const void *parameters, struct choice *choice, float weight) {
     const struct limit *limit = parameters;
     const float *waiting = choice->columns->n_waiting;
+    float factor = 1 / limit->n_waiting, most = IDLE * weight;
+#pragma omp simd
     for (uint32_t i = 0; i < choice->n; i++) {
-        float n = waiting[i] < limit->n_waiting ? waiting[i] : limit->n_waiting;
-        choice->scratch[i] = IDLE * (1 - n / limit->n_waiting);
+        float left = 1 - waiting[i] * factor;
+        choice->score[i] += (left > 0 ? left : 0) * most;
     }
-    choice_add_shares(choice, choice->scratch, weight);
 }
 
 const struct plugin plugin_load_aware_scorer = {

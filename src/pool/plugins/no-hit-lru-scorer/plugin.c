@@ -11,19 +11,20 @@ static enum status want(const void *parameters, struct pool_wants *wants, struct
 
 /* Turns since then; those that had none are as if they had had theirs before all others. */
 static void score(const void *parameters, struct choice *choice, float weight) {
-    uint32_t newest = 0;
+    const uint32_t *turns = choice->columns->cold_turn;
+    uint32_t newest = 0, most = choice->n;
     (void)parameters;
     if (choice->prefix->n > 0) {
         return;
     }
+#pragma omp simd reduction(max : newest)
     for (uint32_t i = 0; i < choice->n; i++) {
-        uint32_t turn = endpoint_cold_turn(choice_member(choice, i)->endpoint);
-        newest = turn > newest ? turn : newest;
+        newest = turns[i] > newest ? turns[i] : newest;
     }
+#pragma omp simd
     for (uint32_t i = 0; i < choice->n; i++) {
-        uint32_t turn = endpoint_cold_turn(choice_member(choice, i)->endpoint);
-        uint32_t age = newest - turn, most = choice->n;
-        choice->scratch[i] = -(float)(turn == 0 || age > most ? most : age);
+        uint32_t age = turns[i] == 0 || newest - turns[i] > most ? most : newest - turns[i];
+        choice->scratch[i] = -(float)(int32_t)age;
     }
     choice_add_least(choice, choice->scratch, weight);
 }

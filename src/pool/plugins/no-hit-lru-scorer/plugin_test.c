@@ -17,7 +17,7 @@ static void longest_ago_is_best(void **state) {
     (void)state;
     plugin_fixture_open(&fixture, &plugin_no_hit_lru_scorer, 4);
     for (uint32_t i = 0; i < 4; i++) {
-        fixture_member(&fixture, i)->cold_turn = turns[i];
+        fixture.cold_turn[i] = turns[i];
     }
     assert_scores(&fixture, &plugin_no_hit_lru_scorer, wanted);
     fixture_hit(&fixture, 1, 1, 10);

@@ -2,7 +2,7 @@
 #include "pool/plugin.h"
 
 struct limit {
-    double n_tokens; /* with as many it is worth nothing */
+    float n_tokens; /* with as many it is worth nothing */
 };
 
 static enum status read(const struct doc_node *node, struct arena *arena, void **parameters,
@@ -19,7 +19,7 @@ static enum status read(const struct doc_node *node, struct arena *arena, void *
     if (st == ST_OK) {
         st = doc_read_i64(&item, 1, INT64_C(1) << 40, &n_tokens, err);
     }
-    limit->n_tokens = (double)n_tokens;
+    limit->n_tokens = (float)n_tokens;
     return st;
 }
 
@@ -32,11 +32,13 @@ static enum status want(const void *parameters, struct pool_wants *wants, struct
 
 static void score(const void *parameters, struct choice *choice, float weight) {
     const struct limit *limit = parameters;
+    const float *n_tokens = choice->columns->n_tokens;
+    float factor = 1 / limit->n_tokens;
+#pragma omp simd
     for (uint32_t i = 0; i < choice->n; i++) {
-        double n = (double)endpoint_n_tokens(choice_member(choice, i)->endpoint);
-        choice->scratch[i] = n < limit->n_tokens ? (float)(1 - n / limit->n_tokens) : 0;
+        float left = 1 - n_tokens[i] * factor;
+        choice->score[i] += (left > 0 ? left : 0) * weight;
     }
-    choice_add_shares(choice, choice->scratch, weight);
 }
 
 const struct plugin plugin_token_load_scorer = {

@@ -11,14 +11,14 @@
 #include "pool/plugin_text_fixture.h"
 
 static void less_is_better(void **state) {
-    static const uint64_t tokens[] = {0, 250, 1000, 5000};
+    static const float tokens[] = {0, 250, 1000, 5000};
     static const float wanted[] = {1, 0.75f, 0, 0};
     struct plugin_fixture fixture;
     (void)state;
     plugin_fixture_open(&fixture, &plugin_token_load_scorer, 4);
     fixture_tell(&fixture, &plugin_token_load_scorer, "{queueThresholdTokens: 1000}");
     for (uint32_t i = 0; i < 4; i++) {
-        fixture_member(&fixture, i)->n_tokens = tokens[i];
+        fixture.n_tokens[i] = tokens[i];
     }
     assert_scores(&fixture, &plugin_token_load_scorer, wanted);
     plugin_fixture_close(&fixture);
