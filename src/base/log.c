@@ -9,17 +9,20 @@
 #include <limits.h>
 #include <math.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/utf8.h"
 
-/* Where the process says how much it wants to hear: set once, before threads start. */
+/* Where the process says how much it wants to hear. Levels may change at any time; each stands for
+ * itself, and nothing is ordered by them. */
 static struct {
-    enum log_level level;
-    enum log_format format;
-} config = {LOG_INFO, LOG_TEXT};
+    atomic_bool on[LOG_DEBUG]; /* the levels below it */
+    atomic_uint verbose;
+    enum log_format format; /* set once, before threads start */
+} config = {.on = {true, true, true}, .format = LOG_TEXT};
 
 enum {
     LINE_BYTES = PIPE_BUF,
@@ -36,12 +39,28 @@ static const char *const level_names[] = {"ERROR", "WARNING", "INFO", "DEBUG"};
 static const char *const level_words[] = {"error", "warning", "info", "debug"};
 
 void log_configure(enum log_level level, enum log_format format) {
-    config.level = level;
+    for (unsigned i = 0; i < LOG_DEBUG; i++) {
+        log_level_set((enum log_level)i, i <= (unsigned)level);
+    }
+    log_verbose_set(level == LOG_DEBUG);
     config.format = format;
 }
 
 bool log_enabled(enum log_level level) {
-    return level <= config.level;
+    return level == LOG_DEBUG ? log_verbose() > 0
+                              : atomic_load_explicit(&config.on[level], memory_order_relaxed);
+}
+
+void log_level_set(enum log_level level, bool on) {
+    atomic_store_explicit(&config.on[level], on, memory_order_relaxed);
+}
+
+void log_verbose_set(uint32_t verbose) {
+    atomic_store_explicit(&config.verbose, verbose, memory_order_relaxed);
+}
+
+uint32_t log_verbose(void) {
+    return atomic_load_explicit(&config.verbose, memory_order_relaxed);
 }
 
 static size_t line_room(const struct line *line) {

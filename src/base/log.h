@@ -14,9 +14,15 @@
 enum log_level { LOG_ERROR, LOG_WARNING, LOG_INFO, LOG_DEBUG };
 enum log_format { LOG_TEXT, LOG_JSON };
 
-/* Process-wide; called before threads start. */
+/* Process-wide; called before threads start. Levels up to `level` are on. */
 void log_configure(enum log_level level, enum log_format format);
 bool log_enabled(enum log_level level);
+
+/* Turns one level on or off, whatever the others are; LOG_DEBUG goes by its number. */
+void log_level_set(enum log_level level, bool on);
+/* How much of LOG_DEBUG is wanted: 0 none, more than that all. */
+void log_verbose_set(uint32_t verbose);
+uint32_t log_verbose(void);
 
 /* One named value of a line. Text is escaped as the format needs it. */
 struct log_field {

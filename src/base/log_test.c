@@ -159,6 +159,34 @@ static void levels(void **state) {
 
 /* At each length around the buffer's end the line is whole: short enough for one write to a pipe,
  * one newline, and in JSON still JSON. */
+/* As the server's clients turn them: each for itself, while lines may be written. */
+static void single_levels(void **state) {
+    (void)state;
+    log_configure(LOG_INFO, LOG_TEXT);
+    log_level_set(LOG_ERROR, false);
+    log_verbose_set(3);
+    struct catcher catcher = catch_start();
+    log_plain(LOG_ERROR, "one");
+    log_plain(LOG_INFO, "three");
+    log_plain(LOG_DEBUG, "four");
+    log_level_set(LOG_INFO, false);
+    log_level_set(LOG_ERROR, true);
+    log_verbose_set(0);
+    log_plain(LOG_ERROR, "five");
+    log_plain(LOG_INFO, "six");
+    log_plain(LOG_DEBUG, "seven");
+    char *text = catch_end(catcher);
+    assert_null(strstr(text, "one"));
+    assert_non_null(strstr(text, "INFO three\n"));
+    assert_non_null(strstr(text, "DEBUG four\n"));
+    assert_non_null(strstr(text, "ERROR five\n"));
+    assert_null(strstr(text, "six"));
+    assert_null(strstr(text, "seven"));
+    free(text);
+    log_configure(LOG_DEBUG, LOG_TEXT);
+    assert_int_equal(log_verbose(), 1);
+}
+
 static void long_lines_are_cut_whole(void **state) {
     static const char *const fillers[] = {"x", "\n", "\xff", "\xc3\xa9", " "};
     (void)state;
@@ -246,6 +274,7 @@ int main(void) {
         cmocka_unit_test(quotes_only_where_needed),
         cmocka_unit_test(a_line_of_json),
         cmocka_unit_test(levels),
+        cmocka_unit_test(single_levels),
         cmocka_unit_test(long_lines_are_cut_whole),
         cmocka_unit_test(many_fields_stop_where_the_line_is_full),
         cmocka_unit_test(threads_do_not_tear_lines),
