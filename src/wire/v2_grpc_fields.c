@@ -37,6 +37,26 @@ enum status v2_grpc_take_message(const struct pb_field *field, struct v2_grpc_pl
     return ST_OK;
 }
 
+enum status v2_grpc_take_entry(const struct pb_field *field, const char *name, struct str *key,
+                               struct str *value, struct error *err) {
+    enum { KEY = 1, VALUE = 2 };
+    struct pb_reader reader = pb_read(field->bytes);
+    struct pb_field part;
+    enum status st = ST_OK;
+    *key = *value = STR("");
+    if (field->type != PB_BYTES) {
+        return error_set(err, ST_BAD_FIELD, "%s: a field of the wrong type", name);
+    }
+    while (st == ST_OK && pb_next(&reader, &part)) {
+        if (part.number == KEY) {
+            st = pb_take_string(&part, name, key, err);
+        } else if (part.number == VALUE && part.type == PB_BYTES) {
+            *value = part.bytes;
+        }
+    }
+    return st == ST_OK && reader.broken ? pb_broken(&reader, name, err) : st;
+}
+
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
 struct dims {

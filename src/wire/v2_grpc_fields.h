@@ -26,6 +26,11 @@ enum status v2_grpc_take_string(const struct pb_field *field, struct v2_grpc_pla
 enum status v2_grpc_take_message(const struct pb_field *field, struct v2_grpc_place place,
                                  const char *name, struct str *out, struct error *err)
     __attribute__((warn_unused_result));
+/* Takes an entry of a map from a string to a message, `name` its field: ("", "") for what is left
+ * out. Returns: ST_BAD_FIELD, ST_BAD_REQUEST. */
+enum status v2_grpc_take_entry(const struct pb_field *field, const char *name, struct str *key,
+                               struct str *value, struct error *err)
+    __attribute__((warn_unused_result));
 
 /* Whose parameters they are: which keys are reserved. */
 enum v2_grpc_params_of { V2_GRPC_OF_REQUEST, V2_GRPC_OF_TENSOR, V2_GRPC_OF_ANSWER };

@@ -1,11 +1,11 @@
 /* Repository requests over gRPC. Of equal parameters the last counts, as in every protobuf map. */
-#include "wire/pb.h"
+#include "wire/v2_grpc_fields.h"
 #include "wire/v2_repository.h"
 
 /* RepositoryIndexRequest has `ready` where the others have the model's name. */
 enum { REPOSITORY = 1, READY = 2, MODEL = 2, PARAMETERS = 3 };
-/* a map's entry, and ModelRepositoryParameter */
-enum { KEY = 1, VALUE = 2, BOOL = 1, INT64 = 2, STRING = 3, BYTES = 4 };
+/* ModelRepositoryParameter */
+enum { BOOL = 1, INT64 = 2, STRING = 3, BYTES = 4 };
 
 static enum status take_repository(const struct pb_field *field, struct error *err) {
     struct str name = {NULL, 0};
@@ -57,24 +57,9 @@ static enum status read_value(struct str message, struct entry *out, struct erro
 }
 
 static enum status read_entry(const struct pb_field *whole, struct entry *out, struct error *err) {
-    struct pb_reader reader = pb_read(whole->bytes);
-    struct pb_field field;
-    struct str value = {NULL, 0};
-    enum status st = ST_OK;
+    struct str value;
     *out = (struct entry){.key = STR("")};
-    if (whole->type != PB_BYTES) {
-        return error_set(err, ST_BAD_FIELD, "parameters: a field of the wrong type");
-    }
-    while (st == ST_OK && pb_next(&reader, &field)) {
-        if (field.number == KEY) {
-            st = pb_take_string(&field, "parameters", &out->key, err);
-        } else if (field.number == VALUE && field.type == PB_BYTES) {
-            value = field.bytes;
-        }
-    }
-    if (st == ST_OK && reader.broken) {
-        st = pb_broken(&reader, "map of parameters", err);
-    }
+    enum status st = v2_grpc_take_entry(whole, "parameters", &out->key, &value, err);
     return st == ST_OK ? read_value(value, out, err) : st;
 }
 

@@ -87,12 +87,12 @@ static enum status read_name(struct arena *arena, struct str part, const char *k
 
 static enum status not_found(struct str path, struct error *err) {
     char text[TENSOR_NAME_TEXT_BYTES];
-    return error_set(
-        err, ST_NOT_FOUND,
-        "no resource %s; there are /v2, /v2/health/live, /v2/health/ready, /v2/load, "
-        "/v2/models/stats, /v2/models/MODEL[/versions/VERSION][/ready|/config|/infer|/stats], "
-        "/v2/repository/index and /v2/repository/models/MODEL/load|unload",
-        tensor_name_print(path, text));
+    return error_set(err, ST_NOT_FOUND,
+                     "no resource %s; there are /v2, /v2/health/live, /v2/health/ready, /v2/load, "
+                     "/v2/logging, /v2/models/stats, "
+                     "/v2/models/MODEL[/versions/VERSION][/ready|/config|/infer|/stats], "
+                     "/v2/repository/index and /v2/repository/models/MODEL/load|unload",
+                     tensor_name_print(path, text));
 }
 
 /* Those that name no model. A model that is named like one of them is found when its name is
@@ -107,6 +107,7 @@ static const struct fixed {
     {"/v2/health/ready", V2_READY},
     {"/v2/models/stats", V2_STATISTICS},
     {"/v2/load", V2_LOAD},
+    {"/v2/logging", V2_LOGGING},
 };
 
 /* The last part of a model's path, "" where there is none. */

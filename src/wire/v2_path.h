@@ -20,6 +20,7 @@ enum v2_resource {
     V2_REPOSITORY_INDEX,  /* /v2/repository[/R]/index */
     V2_REPOSITORY_LOAD,   /* /v2/repository[/R]/models/M/load */
     V2_REPOSITORY_UNLOAD, /* …/unload */
+    V2_LOGGING,           /* /v2/logging */
     V2_OTHER,             /* none of these */
 };
 
