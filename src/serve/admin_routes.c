@@ -39,7 +39,7 @@ static void on_head(struct http_exchange *exchange, void *context) {
     const struct admin_route *route = route_of(routes, exchange->head.path);
     if (!route) {
         answer_nothing(routes, exchange);
-    } else if (http_text_method_fits(exchange, false)) {
+    } else if (http_text_method_fits(exchange, HTTP_READ)) {
         route->answer(exchange, routes->context);
     }
 }

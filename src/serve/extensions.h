@@ -4,9 +4,12 @@
 
 #include <stddef.h>
 
-static const char *const EXTENSIONS[] = {
-    "model_repository",    "model_repository(unload_dependents)",
-    "model_configuration", "binary_tensor_data",
-    "statistics",          NULL};
+static const char *const EXTENSIONS[] = {"model_repository",
+                                         "model_repository(unload_dependents)",
+                                         "model_configuration",
+                                         "binary_tensor_data",
+                                         "statistics",
+                                         "logging",
+                                         NULL};
 
 #endif

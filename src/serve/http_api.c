@@ -6,6 +6,7 @@
 #include "serve/extensions.h"
 #include "serve/http_infer.h"
 #include "serve/http_job.h"
+#include "serve/http_logging.h"
 #include "serve/http_repository.h"
 #include "serve/http_stats.h"
 #include "serve/http_text.h"
@@ -108,21 +109,22 @@ static void answer_load(struct http_api *api, struct http_exchange *exchange,
 /* One row per resource: whose keys open it, how it is called and who answers. */
 static const struct route {
     enum keys_group group;
-    bool post;
+    enum http_methods methods;
     void (*answer)(struct http_api *, struct http_exchange *, const struct v2_path *);
 } ROUTES[] = {
-    [V2_SERVER] = {KEYS_METADATA, false, answer_server},
-    [V2_LIVE] = {KEYS_HEALTH, false, answer_live},
-    [V2_READY] = {KEYS_HEALTH, false, answer_ready},
-    [V2_MODEL] = {KEYS_METADATA, false, answer_model},
-    [V2_MODEL_READY] = {KEYS_HEALTH, false, answer_model_ready},
-    [V2_MODEL_INFER] = {KEYS_INFER, true, http_infer_begin},
-    [V2_STATISTICS] = {KEYS_METADATA, false, http_stats_answer},
-    [V2_LOAD] = {KEYS_METADATA, false, answer_load},
-    [V2_MODEL_CONFIG] = {KEYS_METADATA, false, answer_config},
-    [V2_REPOSITORY_INDEX] = {KEYS_METADATA, true, http_repository_begin},
-    [V2_REPOSITORY_LOAD] = {KEYS_CONTROL, true, http_repository_begin},
-    [V2_REPOSITORY_UNLOAD] = {KEYS_CONTROL, true, http_repository_begin},
+    [V2_SERVER] = {KEYS_METADATA, HTTP_READ, answer_server},
+    [V2_LIVE] = {KEYS_HEALTH, HTTP_READ, answer_live},
+    [V2_READY] = {KEYS_HEALTH, HTTP_READ, answer_ready},
+    [V2_MODEL] = {KEYS_METADATA, HTTP_READ, answer_model},
+    [V2_MODEL_READY] = {KEYS_HEALTH, HTTP_READ, answer_model_ready},
+    [V2_MODEL_INFER] = {KEYS_INFER, HTTP_POST, http_infer_begin},
+    [V2_STATISTICS] = {KEYS_METADATA, HTTP_READ, http_stats_answer},
+    [V2_LOAD] = {KEYS_METADATA, HTTP_READ, answer_load},
+    [V2_MODEL_CONFIG] = {KEYS_METADATA, HTTP_READ, answer_config},
+    [V2_REPOSITORY_INDEX] = {KEYS_METADATA, HTTP_POST, http_repository_begin},
+    [V2_REPOSITORY_LOAD] = {KEYS_CONTROL, HTTP_POST, http_repository_begin},
+    [V2_REPOSITORY_UNLOAD] = {KEYS_CONTROL, HTTP_POST, http_repository_begin},
+    [V2_LOGGING] = {KEYS_CONTROL, HTTP_READ_OR_POST, http_logging_begin},
 };
 
 static bool has_key(const struct http_api *api, struct http_exchange *exchange,
@@ -146,7 +148,8 @@ static bool is_admitted(const struct http_api *api, struct http_exchange *exchan
 static void on_head(struct http_exchange *exchange, void *context) {
     struct http_api *api = context;
     if (str_is(exchange->head.path, "/metrics")) {
-        if (is_admitted(api, exchange, KEYS_METADATA) && http_text_method_fits(exchange, false)) {
+        if (is_admitted(api, exchange, KEYS_METADATA) &&
+            http_text_method_fits(exchange, HTTP_READ)) {
             admin_metrics_reply(api->metrics, exchange);
         }
         return;
@@ -158,7 +161,8 @@ static void on_head(struct http_exchange *exchange, void *context) {
         return;
     }
     const struct route *route = &ROUTES[path.resource];
-    if (is_admitted(api, exchange, route->group) && http_text_method_fits(exchange, route->post)) {
+    if (is_admitted(api, exchange, route->group) &&
+        http_text_method_fits(exchange, route->methods)) {
         route->answer(api, exchange, &path);
     }
 }

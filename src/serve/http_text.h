@@ -13,7 +13,9 @@ static inline void http_json_reply(struct http_exchange *exchange, int status,
                                    const struct buf *body) {
     http_text_reply(exchange, status, "application/json", body);
 }
-/* Is the method GET or HEAD (or POST, with `post`)? Answers 405 with Allow when it is not. */
-bool http_text_method_fits(struct http_exchange *exchange, bool post);
+/* How a resource is called. */
+enum http_methods { HTTP_READ, HTTP_POST, HTTP_READ_OR_POST };
+/* Is the method one of these? Reading is GET or HEAD. Answers 405 with Allow when it is not. */
+bool http_text_method_fits(struct http_exchange *exchange, enum http_methods methods);
 
 #endif

@@ -49,7 +49,7 @@ def run(*command, text=None):
                           stderr=subprocess.PIPE, timeout=20 * http1.PATIENCE, check=False)
 
 
-# ---- grpcurl --------------------------------------------------------------------------------------
+# ---- grpcurl -------------------------------------------------------------------------------------
 
 def grpcurl(address, *args, text=None, how=("-plaintext",), path=()):
     where = ["-unix", address.removeprefix("unix:")] if address.startswith("unix:") else [address]
@@ -100,7 +100,7 @@ def test_grpcurl_streams(live):
 def test_grpcurl_is_told_what_is_wrong(live):
     done = grpcurl(live.tcp, text='{"model_name": "nope"}', path=[f"{SERVICE}/ModelInfer"])
     assert done.returncode != 0 and "Code: NotFound" in done.stderr and "nope" in done.stderr
-    done = grpcurl(live.tcp, text="{}", path=[f"{SERVICE}/LogSettings"])
+    done = grpcurl(live.tcp, text="{}", path=[f"{SERVICE}/TraceSetting"])
     assert done.returncode != 0 and "Code: Unimplemented" in done.stderr
     done = grpcurl(live.tcp, "-max-time", "0.1", text=json.dumps({**ASKED, "modelName": "id_slow"}),
                    path=[f"{SERVICE}/ModelInfer"])
@@ -126,7 +126,7 @@ def test_grpcurl_over_tls(start_server, repositories, tmp_path):
     server.wait_at_rest()
 
 
-# ---- grpcio, with nothing but what the server says ---------------------------------------------------
+# ---- grpcio, with nothing but what the server says -----------------------------------------------
 
 def test_reflection_is_enough_to_call(live):
     """Messages of classes that are made from the server's own descriptors."""
@@ -140,7 +140,7 @@ def test_reflection_is_enough_to_call(live):
         assert answer.model_name == "id_fp32" and list(answer.raw_output_contents) == [floats(1)]
 
 
-# ---- h2load ---------------------------------------------------------------------------------------
+# ---- h2load --------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("connections, streams, threads", [(1, 1, 1), (8, 10, 2), (100, 100, 2)])
 def test_h2load(live, tmp_path, connections, streams, threads):
@@ -156,7 +156,7 @@ def test_h2load(live, tmp_path, connections, streams, threads):
     assert live.numbers()["sluice_inferences_total"] >= n
 
 
-# ---- h2spec ---------------------------------------------------------------------------------------
+# ---- h2spec --------------------------------------------------------------------------------------
 
 def failures(port, report):
     """Returns: what failed, by section and sentence, and how many cases there were."""
