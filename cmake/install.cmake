@@ -73,10 +73,12 @@ if(TARGET sluice_shared)
         string(PREPEND private_libs "-L\${libdir}/sluice -Wl,-rpath,\${libdir}/sluice ")
     endif()
     configure_file(cmake/sluice.pc.in lib/sluice.pc @ONLY)
+    configure_file(cmake/sluice-backend.pc.in lib/sluice-backend.pc @ONLY)
     configure_file(cmake/SluiceConfig.cmake.in lib/SluiceConfig.cmake @ONLY)
     write_basic_package_version_file("${CMAKE_BINARY_DIR}/lib/SluiceConfigVersion.cmake"
         COMPATIBILITY SameMajorVersion)
-    install(FILES "${CMAKE_BINARY_DIR}/lib/sluice.pc" DESTINATION "${pkgconfig}")
+    install(FILES "${CMAKE_BINARY_DIR}/lib/sluice.pc" "${CMAKE_BINARY_DIR}/lib/sluice-backend.pc"
+        DESTINATION "${pkgconfig}")
     install(FILES "${CMAKE_BINARY_DIR}/lib/SluiceConfig.cmake"
         "${CMAKE_BINARY_DIR}/lib/SluiceConfigVersion.cmake" DESTINATION "${package}")
 endif()

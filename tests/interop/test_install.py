@@ -1,9 +1,11 @@
 """`make install`, without the make: what lies under another prefix works from there, and holds all that
 the author of a backend needs, and the author of a program with libsluice."""
+import json
 import os
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -64,6 +66,94 @@ def test_a_backend_is_made_from_the_installed_header(installed, tmp_path):
     assert "gated  ready" in check(installed, "--backend-dir", tmp_path, tmp_path / "models")
 
 
+# ---- a backend outside the tree ------------------------------------------------------------------
+
+BACKEND = os.path.join(server.ROOT, "examples", "backend")
+
+
+def by_hand(installed, folder, compiler):
+    """The command of the page, and of the file's first lines."""
+    command = re.search(r"^cc .*$", read("examples", "backend", "README.md"), re.MULTILINE)[0]
+    assert command in read("examples", "backend", "scale.c")
+    build_as_told(command, installed, folder, compiler)
+    return folder
+
+
+def by_cmake(installed, folder, compiler):
+    subprocess.run(["cmake", "-S", folder, "-B", folder / "build",
+                    f"-DCMAKE_PREFIX_PATH={installed}", f"-DCMAKE_C_COMPILER={compiler[0]}",
+                    f"-DCMAKE_C_FLAGS={' '.join(compiler[1:] + WARNINGS)}"],
+                   check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["cmake", "--build", folder / "build"], check=True, stdout=subprocess.DEVNULL)
+    return folder / "build"
+
+
+@pytest.fixture(params=[(how, compiler) for how in (by_hand, by_cmake)
+                        for compiler in ("gcc", "clang")],
+                ids=lambda param: f"{param[0].__name__}-{param[1]}")
+def scale(request, installed, tmp_path):
+    """The example, copied out of the tree and built against nothing but what was installed. Returns: its
+    folder, and the one with the library. (It has no sanitizer, also where the server has one.)"""
+    how, compiler = request.param
+    folder = tmp_path / "scale"
+    shutil.copytree(BACKEND, folder)
+    return folder, how(installed, folder, [compiler])
+
+
+def test_a_backend_outside_the_tree_serves(installed, scale, start_server, monkeypatch):
+    folder, library = scale
+    assert not [name for name in needed(library / "libsluice_scale.so") if "sluice" in name]
+    monkeypatch.setenv("SLUICE_BUILD", str(installed / "bin"))
+    live = start_server("--backend-dir", library, folder / "models", grpc=("127.0.0.1:0",))
+    told = re.search(r"^sluice (infer) \S+ (fahrenheit) (--input) (\S+)$",
+                     read("examples", "backend", "README.md"), re.MULTILINE).groups()
+    for url in (f"http://{live.address}", f"grpc://{live.grpc_address}"):
+        done = subprocess.run([installed / "bin" / "sluice", told[0], url, *told[1:]], check=True,
+                              stdout=subprocess.PIPE, timeout=http1.PATIENCE)
+        assert json.loads(done.stdout)["outputs"][0]["data"] == [[32, 212]]
+
+
+def test_a_backend_outside_the_tree_conforms(scale):
+    suite = os.path.join(server.build(), "unit", "backend", "conformance")
+    done = subprocess.run([suite, "scale", scale[1]], text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, timeout=http1.PATIENCE, check=False)
+    assert done.returncode == 0 and "FAILED" not in done.stdout, done.stdout
+    assert done.stdout.count("       OK ]") >= 15, done.stdout
+
+
+def test_a_backend_outside_the_tree_refuses(installed, scale):
+    """With a sentence that says which parameter, and what was expected."""
+    folder, library = scale
+    config = folder / "models" / "fahrenheit" / "config.pbtxt"
+    config.write_text(config.read_text().replace('"1.8"', '"much"'))
+    done = subprocess.run([installed / "bin" / "sluice", "serve", "--check", "--backend-dir", library,
+                           folder / "models"], text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, timeout=http1.PATIENCE, check=False)
+    assert done.returncode == 1
+    assert 'parameter scale: expected a number, got "much"' in done.stdout, done.stdout
+
+
+def test_where_backends_belong(installed):
+    """pkg-config and CMake name the folder in which the server looks."""
+    told = pkg_config(installed, "--variable=backenddir", package="sluice-backend")[0]
+    assert os.path.realpath(told) == os.path.realpath(libdir(installed) / "sluice" / "backends")
+    assert os.path.exists(os.path.join(told, "libsluice_identity.so"))
+    assert pkg_config(installed, "--libs", package="sluice-backend") == []
+
+
+def test_openvino_is_installed_with_what_it_needs(installed, tmp_path):
+    """Its libraries are found where they were put, and no readers of other formats are among them."""
+    folder = libdir(installed) / "sluice" / "backends" / "openvino"
+    names = {path.name.split(".")[0] for path in folder.iterdir()}
+    assert names == {"libopenvino_c", "libopenvino", "libopenvino_onnx_frontend", "libtbb",
+                     "libopenvino_ir_frontend", "libopenvino_intel_cpu_plugin"}
+    make = os.path.join(server.ROOT, "tests", "models", "make.py")
+    subprocess.run([sys.executable, make, tmp_path / "made"], check=True)
+    shutil.move(tmp_path / "made" / "mlp", tmp_path / "mlp")
+    (tmp_path / "mlp" / "config.pbtxt").write_text('backend: "openvino"')
+    assert "openvino (backend openvino)" in check(installed, tmp_path / "mlp")
+
+
 def test_every_public_header_is_there(installed):
     here = {path.name for path in (installed / "include" / "sluice").iterdir()}
     assert here == set(os.listdir(os.path.join(server.ROOT, "include", "sluice")))
@@ -96,10 +186,10 @@ def libdir(prefix):
     return prefix / cached("CMAKE_INSTALL_LIBDIR")
 
 
-def pkg_config(prefix, *args):
-    """Asks for sluice.pc of that prefix, and only there. Returns: its words."""
+def pkg_config(prefix, *args, package="sluice"):
+    """Asks for PACKAGE.pc of that prefix, and only there. Returns: its words."""
     env = os.environ | {"PKG_CONFIG_LIBDIR": str(libdir(prefix) / "pkgconfig")}
-    return subprocess.run(["pkg-config", *args, "sluice"], check=True, text=True, env=env,
+    return subprocess.run(["pkg-config", *args, package], check=True, text=True, env=env,
                           stdout=subprocess.PIPE).stdout.split()
 
 
@@ -215,7 +305,10 @@ def test_folders_of_other_names(tmp_path, libdir, includedir):
     config = (tmp_path / "lib" / "SluiceConfig.cmake").read_text()
     there = re.search(r"_include\s+\"\${CMAKE_CURRENT_LIST_DIR}/(.*)\" ABSOLUTE", config)[1]
     assert os.path.normpath(os.path.join(package, there)) == header
-    for text in (pc, config):
+    backend = (tmp_path / "lib" / "sluice-backend.pc").read_text()
+    there = re.search(r"^includedir=\${pcfiledir}/(.*)$", backend, re.MULTILINE)[1]
+    assert os.path.normpath(os.path.join(pkgconfig, there)) == header
+    for text in (pc, config, backend):
         assert server.ROOT not in text and str(tmp_path) not in text
 
 
@@ -224,9 +317,9 @@ def test_folders_of_other_names(tmp_path, libdir, includedir):
 EXAMPLES = os.path.join(server.ROOT, "examples", "client")
 
 
-def build_as_told(command, installed, folder):
+def build_as_told(command, installed, folder, compiler=None):
     """Runs a page's `cc …` in a shell, with the compiler and the prefix of this test."""
-    compiler = compilers()[0][0]
+    compiler = compiler or compilers()[0][0]
     env = os.environ | {"PKG_CONFIG_PATH": str(libdir(installed) / "pkgconfig")}
     subprocess.run(["sh", "-ec", " ".join([*compiler, *WARNINGS, command.removeprefix("cc ")])],
                    check=True, cwd=folder, env=env)
