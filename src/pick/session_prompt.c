@@ -77,6 +77,13 @@ struct pool_prompt *pick_session_prompt(struct pick_session *session) {
     return &prompt->of_pool;
 }
 
+uint64_t pick_session_prompt_bytes(const struct pick_session *session) {
+    const struct pick_prompt *prompt = session->prompt;
+    return prompt ? prompt->scan.system.cap + prompt->scan.text.cap +
+                        prompt->of_pool.cap * sizeof(*prompt->of_pool.hashes)
+                  : 0;
+}
+
 void pick_session_prompt_moved(struct pick_session *session) {
     if (session->prompt) {
         pool_prompt_moved(session->means.reader, &session->prompt->of_pool,

@@ -33,7 +33,7 @@ struct pick_wait {
     struct pick_session *session;
     enum pick_point point;
     struct pick_later *first, **end;
-    uint64_t n_bytes; /* of these */
+    uint64_t n_bytes; /* of memory that these cost */
 };
 
 struct pick_session {
@@ -152,6 +152,8 @@ bool pick_session_wants_prompt(struct pick_session *session);
 bool pick_session_look_for_prompt(struct pick_session *session, struct str bytes);
 /* As much of it as is known. Returns: NULL where there is none. */
 struct pool_prompt *pick_session_prompt(struct pick_session *session);
+/* What is kept of it. */
+uint64_t pick_session_prompt_bytes(const struct pick_session *session);
 /* Another endpoint than the picked one, the ticket's, took the request. */
 void pick_session_prompt_moved(struct pick_session *session);
 /* How much work the request is, about: tokens to read and to make; 0 where nothing is known. */

@@ -4,13 +4,19 @@
 
 #include "pick/session_state.h"
 
-/* What a stream costs besides its bytes, and what a message does. */
-enum { STREAM_BYTES = 4096, MESSAGE_BYTES = 256 };
+/* What a stream costs besides its bytes, and what a message does: each has memory of its own, some
+ * KiB, whatever is in it. */
+enum { STREAM_BYTES = 4096, MESSAGE_BYTES = 4096 + 256 };
 
 uint64_t pick_session_weight(const struct pick_session *session) {
     uint64_t n_message = session->message ? session->message->data.len : 0;
     uint64_t n_headers = session->headers ? session->headers->message.data.len : 0;
-    return STREAM_BYTES + n_message + n_headers + session->held.n_bytes;
+    return STREAM_BYTES + n_message + n_headers + session->held.n_bytes +
+           pick_session_prompt_bytes(session);
+}
+
+static uint64_t cost_of(const struct pick_kept *kept) {
+    return MESSAGE_BYTES + kept->message.data.len;
 }
 
 /* ---- what comes meanwhile -------------------------------------------------------------------- */
@@ -32,7 +38,7 @@ static bool keep_for_later(struct pick_session *session) {
     *later = (struct pick_later){.kept = kept};
     *wait->end = later;
     wait->end = &later->next;
-    wait->n_bytes += kept->message.data.len;
+    wait->n_bytes += cost_of(kept);
     metric_add(METRIC_PICK_HELD_BYTES, (int64_t)kept->message.data.len);
     return true;
 }
@@ -60,7 +66,7 @@ static struct pick_kept *take_later(struct pick_wait *wait) {
     }
     wait->first = later->next;
     wait->end = wait->first ? wait->end : &wait->first;
-    wait->n_bytes -= later->kept->message.data.len;
+    wait->n_bytes -= cost_of(later->kept);
     metric_add(METRIC_PICK_HELD_BYTES, -(int64_t)later->kept->message.data.len);
     return later->kept;
 }

@@ -225,6 +225,33 @@ static void a_body_is_held_within_its_limit(void **state) {
     end(&busy);
 }
 
+/* However little is in them, messages are memory: a body in tiny pieces is not for free. */
+static void tiny_pieces_are_held_within_limits(void **state) {
+    (void)state;
+    for (int by_stream = 0; by_stream < 2; by_stream++) {
+        struct pool_spec *spec = spec_of();
+        spec->flow_control.limits.max_bytes = by_stream ? 64 << 20 : 256 << 10;
+        struct busy busy = {.stage = stage_open(spec)};
+        busy.pick = fixture_pick(&busy.stage->pool);
+        stage_request(busy.stage, ":method=POST|:path=/v2/models/m/infer", false,
+                      STAGE_CONFIG(FULL_DUPLEX, NONE));
+        int n = 0;
+        while (n < 1000 && !busy.stage->finished && !pick_session_is_stuffed(busy.stage->session)) {
+            stage_body(busy.stage, "x", false);
+            n++;
+        }
+        assert_in_range(n, 1, (by_stream ? 1 << 20 : 256 << 10) / 4096); /* each its own block */
+        if (!by_stream) {
+            assert_int_equal(stage_next(busy.stage)->http_status, 429);
+        } else {
+            make_room(&busy);
+            stage_pick(stage_next(busy.stage));
+            assert_false(pick_session_is_stuffed(busy.stage->session));
+        }
+        end(&busy);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(at_the_headers),
@@ -235,6 +262,7 @@ int main(void) {
         cmocka_unit_test(ends_of_a_wait),
         cmocka_unit_test(what_is_wrong_by_then),
         cmocka_unit_test(a_body_is_held_within_its_limit),
+        cmocka_unit_test(tiny_pieces_are_held_within_limits),
     };
     return cmocka_run_group_tests_name("pick/session_wait", tests, NULL, NULL);
 }
