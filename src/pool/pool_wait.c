@@ -59,25 +59,44 @@ static bool has_room(struct pool *pool, const struct endpoint *endpoint) {
 
 /* ---- who may go where ------------------------------------------------------------------------ */
 
-/* An endpoint that is avoided is for requests that may go to no other. */
-static bool has_better(struct pool *pool, const struct pool_waiter *waiter) {
-    const struct ranking *ranking = &pool->ranking;
-    if (!waiter->subset && !waiter->selection) {
-        return ranking->n > 0 && ranking_key(ranking, ranking->order[0]) < ENDPOINT_REFUSED;
-    }
+/* Of the pool's newest snapshot: one that the waiter may go to, and that is `wanted`. */
+static bool has_one(const struct pool *pool, const struct pool_waiter *waiter,
+                    bool (*wanted)(const struct endpoint *endpoint)) {
     const struct subset *one = waiter->subset ? waiter->subset : waiter->selection;
     const struct subset *other = waiter->subset ? waiter->selection : NULL;
     for (size_t i = 0; i < one->n; i++) {
         size_t n;
         const struct pool_member *member = pool_snapshot_named(pool->snapshot, &one->items[i], &n);
         for (; n > 0; n--, member++) {
-            if (endpoint_is_eligible(member->endpoint) && !endpoint_is_avoided(member->endpoint) &&
-                (!other || subset_has(other, &member->address))) {
+            if (wanted(member->endpoint) && (!other || subset_has(other, &member->address))) {
                 return true;
             }
         }
     }
     return false;
+}
+
+static bool is_good(const struct endpoint *endpoint) {
+    return endpoint_is_eligible(endpoint) && !endpoint_is_avoided(endpoint);
+}
+
+/* An endpoint that is avoided is for requests that may go to no other. */
+static bool has_better(const struct pool *pool, const struct pool_waiter *waiter) {
+    const struct ranking *ranking = &pool->ranking;
+    if (!waiter->subset && !waiter->selection) {
+        return ranking->n > 0 && ranking_key(ranking, ranking->order[0]) < ENDPOINT_REFUSED;
+    }
+    return has_one(pool, waiter, is_good);
+}
+
+static bool is_any(const struct endpoint *endpoint) {
+    return endpoint->wanted;
+}
+
+/* None of the endpoints that it may go to is in the pool any more. */
+static bool is_lost(const struct pool *pool, const struct pool_waiter *waiter) {
+    return waiter->subset || waiter->selection ? !has_one(pool, waiter, is_any)
+                                               : pool->snapshot->n_members == 0;
 }
 
 struct place {
@@ -169,12 +188,40 @@ static bool has_priority(const void *context, int64_t priority) {
     return priority == POOL_PRIORITY_STANDARD || priority == POOL_PRIORITY_CRITICAL;
 }
 
+struct lost {
+    const struct pool *pool;
+    struct pool_waiter *first, **end;
+};
+
+/* Each is looked at once. */
+static bool list_lost(void *context, const struct flow_item *item) {
+    struct lost *lost = context;
+    struct pool_waiter *waiter = (struct pool_waiter *)(void *)(uintptr_t)item;
+    if (is_lost(lost->pool, waiter)) {
+        waiter->next_lost = NULL;
+        *lost->end = waiter;
+        lost->end = &waiter->next_lost;
+    }
+    return false;
+}
+
+/* Nobody waits for what is not there. */
+static void call_lost(struct pool *pool, struct pool_calls *calls) {
+    struct lost lost = {.pool = pool};
+    lost.end = &lost.first;
+    (void)flow_first(&pool->flow, list_lost, &lost);
+    for (struct pool_waiter *waiter = lost.first; waiter; waiter = waiter->next_lost) {
+        call(pool, waiter, NULL, calls);
+    }
+}
+
 /* Without flow control nobody waits. */
 void pool_fill_anew(struct pool *pool, struct pool_calls *calls) {
     const struct pool_spec *spec = pool->snapshot->spec;
     while (!spec->flow_control.on && pool->flow.n_queued > 0) {
         call(pool, waiter_of(flow_first(&pool->flow, is_anybody, NULL)), NULL, calls);
     }
+    call_lost(pool, calls);
     pool_fill_all(pool, calls);
     flow_forget(&pool->flow, has_priority, spec);
 }

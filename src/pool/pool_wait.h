@@ -8,6 +8,9 @@
  * it gives up the kept place in the same moment. Should it find no room after all, it has its place
  * in the queue again.
  *
+ * One that may go to no endpoint of the pool any more, since all have left it, is called as well, to
+ * be told.
+ *
  * Whoever comes while others wait that may go anywhere waits behind them, or before those of lower
  * priorities. While only such wait that are named a subset, a request for which there is room is
  * picked for at once.
@@ -44,10 +47,11 @@ struct pool_waiter {
     struct flow_item item; /* first: an item is cast to its waiter */
     struct pool_bell *bell;
     const struct subset *subset, *selection;
-    struct endpoint *kept; /* where a place is kept for it; NULL: nowhere */
-    bool listed;           /* among those of the bell */
-    bool called;           /* and was taken from there */
-    uint64_t until_ns;     /* how long it may wait (clock_now_ns); the caller's to look at */
+    struct endpoint *kept;         /* where a place is kept for it; NULL: nowhere */
+    bool listed;                   /* among those of the bell */
+    bool called;                   /* and was taken from there */
+    struct pool_waiter *next_lost; /* while such are looked for */
+    uint64_t until_ns; /* how long it may wait (clock_now_ns); the caller's to look at */
 };
 
 /* The next that is to pick again, with the same request. Returns: NULL when there is none.

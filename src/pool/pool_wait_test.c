@@ -421,6 +421,43 @@ static void a_pool_that_changes(void **state) {
     close_pool(&fixture);
 }
 
+/* Who waits for endpoints that are there no more is told so at once, as who comes later is. */
+static void endpoints_that_leave(void **state) {
+    struct fixture fixture;
+    struct endpoint_address addresses[2];
+    struct subset zero = wait_fixture_subset(&addresses[0], 0),
+                  first = wait_fixture_subset(&addresses[1], 1);
+    struct asker busy[2] = {0}, narrow[3] = {0}, any = {0};
+    struct pool_spec *without = fixture_spec();
+    struct pool_wanted wanted = {.address = fixture_numbered(1)};
+    (void)state;
+    open_pool(&fixture, wait_fixture_spec(2, 1));
+    ask_and_go(&fixture, &busy[0]);
+    ask_and_go(&fixture, &busy[1]);
+    narrow[0].request.subset = narrow[1].request.selection = narrow[2].request.subset = &zero;
+    narrow[2].request.selection = &first; /* both must hold */
+    ask_and_wait(&fixture, &any);
+    ask_and_wait(&fixture, &narrow[0]);
+    ask_and_wait(&fixture, &narrow[1]);
+    assert_int_equal(ask(&fixture, &narrow[2]), ST_NO_ENDPOINT);
+    assert_int_equal(pool_spec_add_endpoint(without, &wanted, &any.err), ST_OK);
+    without->max_in_flight = 1;
+    without->flow_control.on = true;
+    fixture_update(fixture.pool, without);
+    for (int i = 0; i < 2; i++) {
+        assert_ptr_equal(pool_bell_next(&bell), &narrow[i].waiter);
+        assert_int_equal(ask(&fixture, &narrow[i]), ST_NO_ENDPOINT);
+    }
+    expect_nobody();
+    struct pool_spec *empty = wait_fixture_spec(0, 1);
+    fixture_update(fixture.pool, empty);
+    assert_ptr_equal(pool_bell_next(&bell), &any.waiter);
+    assert_int_equal(ask(&fixture, &any), ST_NO_ENDPOINT);
+    give_back(&fixture, &busy[0]);
+    give_back(&fixture, &busy[1]);
+    close_pool(&fixture);
+}
+
 static void endpoints_that_become_ready(void **state) {
     struct fixture fixture;
     struct pool_spec *spec = wait_fixture_spec(2, 1);
@@ -511,6 +548,7 @@ int main(void) {
         cmocka_unit_test(by_kv_cache),
         cmocka_unit_test(without_flow_control),
         cmocka_unit_test(a_pool_that_changes),
+        cmocka_unit_test(endpoints_that_leave),
         cmocka_unit_test(endpoints_that_become_ready),
         cmocka_unit_test(filters),
     };
