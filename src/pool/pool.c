@@ -200,8 +200,7 @@ void pool_give_back(struct pool *pool, struct pool_ticket *ticket) {
         struct pool_calls calls = {NULL};
         atomic_fetch_sub_explicit(&endpoint->n_tokens, ticket->n_tokens, memory_order_relaxed);
         lock_take(&pool->lock);
-        endpoint_lower(pool, endpoint);
-        pool_fill(pool, endpoint, &calls);
+        pool_lower(pool, endpoint, &calls);
         lock_drop(&pool->lock); /* the pool may free it from here on */
         pool_ring(&calls);
     }
@@ -219,8 +218,7 @@ bool pool_ticket_move(struct pool_reader *reader, struct pool_ticket *ticket,
     atomic_fetch_sub_explicit(&from->n_tokens, ticket->n_tokens, memory_order_relaxed);
     lock_take(&reader->pool->lock);
     endpoint_raise(reader->pool, to);
-    endpoint_lower(reader->pool, from);
-    pool_fill(reader->pool, from, &calls);
+    pool_lower(reader->pool, from, &calls);
     lock_drop(&reader->pool->lock);
     pool_ring(&calls);
     ticket->endpoint = to;
@@ -274,12 +272,13 @@ void pool_set_load(struct pool *pool, const struct endpoint *endpoint,
     struct pool_snapshot *snapshot = pool->snapshot;
     if (endpoint->wanted) {
         uint32_t i = endpoint->member;
+        bool awaited = pool_awaits(pool, endpoint);
         load_store(load, &snapshot->loads[i], &snapshot->adapters[i]);
         pool_changes_note(&snapshot->changes, i);
         if (load->until_ns > atomic_load_explicit(&pool->loads_ns, memory_order_relaxed)) {
             atomic_store_explicit(&pool->loads_ns, load->until_ns, memory_order_relaxed);
         }
-        pool_fill(pool, snapshot->members[i].endpoint, &calls);
+        pool_fill_awaited(pool, snapshot->members[i].endpoint, awaited, &calls);
     }
     lock_drop(&pool->lock);
     pool_ring(&calls);

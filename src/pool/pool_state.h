@@ -135,6 +135,14 @@ struct pool_calls {
 /* There may be room at one, or anywhere: as many as there is room for are called. */
 void pool_fill(struct pool *pool, struct endpoint *endpoint, struct pool_calls *calls);
 void pool_fill_all(struct pool *pool, struct pool_calls *calls);
+/* Something waits, and there is no room at this one: some would be news. Where there was room
+ * before nobody has waited for it, and the queues needn't be searched. */
+bool pool_awaits(struct pool *pool, const struct endpoint *endpoint);
+/* There may be room now; `awaited`: as it was before. */
+void pool_fill_awaited(struct pool *pool, struct endpoint *endpoint, bool awaited,
+                       struct pool_calls *calls);
+/* One request less at an endpoint, and what comes of that. */
+void pool_lower(struct pool *pool, struct endpoint *endpoint, struct pool_calls *calls);
 /* The pool's configuration is another one. */
 void pool_fill_anew(struct pool *pool, struct pool_calls *calls);
 void pool_ring(struct pool_calls *calls);

@@ -101,7 +101,7 @@ static bool is_lost(const struct pool *pool, const struct pool_waiter *waiter) {
 
 struct place {
     struct pool *pool;
-    const struct endpoint *endpoint;
+    struct endpoint *endpoint;
 };
 
 static bool fits(void *context, const struct flow_item *item) {
@@ -152,11 +152,15 @@ static void call(struct pool *pool, struct pool_waiter *waiter, struct endpoint 
     list(waiter, calls);
 }
 
-void pool_fill(struct pool *pool, struct endpoint *endpoint, struct pool_calls *calls) {
-    struct place place = {pool, endpoint};
+static void note_room(struct pool *pool) {
     uint64_t n_freed = atomic_load_explicit(&pool->n_freed, memory_order_relaxed);
     lock_assert_held(&pool->lock);
     atomic_store_explicit(&pool->n_freed, n_freed + 1, memory_order_relaxed);
+}
+
+void pool_fill(struct pool *pool, struct endpoint *endpoint, struct pool_calls *calls) {
+    struct place place = {pool, endpoint};
+    note_room(pool);
     while (pool->flow.n_queued > 0 && has_room(pool, endpoint)) {
         struct flow_item *item = flow_first(&pool->flow, fits, &place);
         if (!item) {
@@ -166,8 +170,60 @@ void pool_fill(struct pool *pool, struct endpoint *endpoint, struct pool_calls *
     }
 }
 
+bool pool_awaits(struct pool *pool, const struct endpoint *endpoint) {
+    return pool->flow.n_queued > 0 && !has_room(pool, endpoint);
+}
+
+void pool_fill_awaited(struct pool *pool, struct endpoint *endpoint, bool awaited,
+                       struct pool_calls *calls) {
+    if (awaited) {
+        pool_fill(pool, endpoint, calls);
+    } else {
+        note_room(pool);
+    }
+}
+
+void pool_lower(struct pool *pool, struct endpoint *endpoint, struct pool_calls *calls) {
+    bool awaited = pool_awaits(pool, endpoint);
+    endpoint_lower(pool, endpoint);
+    pool_fill_awaited(pool, endpoint, awaited, calls);
+}
+
+/* Of what waits for a few endpoints only: one of these that has room. */
+static bool has_place(void *context, const struct flow_item *item) {
+    struct place *place = context;
+    const struct pool_waiter *waiter = (const struct pool_waiter *)(const void *)item;
+    const struct subset *one = waiter->subset ? waiter->subset : waiter->selection;
+    for (size_t i = 0; one && i < one->n; i++) {
+        size_t n;
+        const struct pool_member *member =
+            pool_snapshot_named(place->pool->snapshot, &one->items[i], &n);
+        for (; n > 0; n--, member++) {
+            place->endpoint = member->endpoint;
+            if (has_room(place->pool, place->endpoint) && fits(place, item)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Where all that waits may go to a few endpoints only, it is cheaper to look at those than at what
+ * waits for each endpoint there is. */
+static void fill_for_narrow(struct pool *pool, struct pool_calls *calls) {
+    struct place place = {.pool = pool};
+    note_room(pool);
+    while (pool->flow.n_queued > 0 && flow_first(&pool->flow, has_place, &place)) {
+        pool_fill(pool, place.endpoint, calls);
+    }
+}
+
 void pool_fill_all(struct pool *pool, struct pool_calls *calls) {
     const struct pool_snapshot *snapshot = pool->snapshot;
+    if (atomic_load_explicit(&pool->n_open, memory_order_relaxed) == 0) {
+        fill_for_narrow(pool, calls);
+        return;
+    }
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
         pool_fill(pool, snapshot->members[i].endpoint, calls);
     }
@@ -310,8 +366,7 @@ void pool_quit(struct pool *pool, struct pool_waiter *waiter, enum flow_outcome 
     waiter->called = false;
     waiter->kept = NULL;
     if (kept) {
-        endpoint_lower(pool, kept);
-        pool_fill(pool, kept, calls);
+        pool_lower(pool, kept, calls);
     }
 }
 
