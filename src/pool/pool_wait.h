@@ -8,8 +8,8 @@
  * it gives up the kept place in the same moment. Should it find no room after all, it has its place
  * in the queue again.
  *
- * One that may go to no endpoint of the pool any more, since all have left it, is called as well, to
- * be told.
+ * One that may go to no endpoint of the pool any more, since all have left it, is called as well,
+ * to be told.
  *
  * Whoever comes while others wait that may go anywhere waits behind them, or before those of lower
  * priorities. While only such wait that are named a subset, a request for which there is room is
