@@ -8,7 +8,7 @@
 #include "cli/serve_process.h"
 #include "cli/settings.h"
 #include "model/repository.h"
-#include "serve/mip_plan.h"
+#include "serve/opened.h"
 
 #define NS_PER_S UINT64_C(1000000000)
 
@@ -63,7 +63,7 @@ static struct repository_options options_of(const struct serve_settings *setting
         .n_load = settings->load_models.n,
         .poll_ns = settings->poll_interval_s * NS_PER_S,
         .n_loads = (size_t)settings->load_threads,
-        .opened = mip_plan_opened,
+        .opened = opened_make,
     };
 }
 

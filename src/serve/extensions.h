@@ -4,7 +4,8 @@
 
 #include <stddef.h>
 
-static const char *const EXTENSIONS[] = {"model_repository",
+static const char *const EXTENSIONS[] = {"classification",
+                                         "model_repository",
                                          "model_repository(unload_dependents)",
                                          "model_configuration",
                                          "binary_tensor_data",

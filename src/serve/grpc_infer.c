@@ -3,6 +3,8 @@
 #include "serve/grpc_infer.h"
 
 #include "base/metric.h"
+#include "serve/classify.h"
+#include "serve/opened.h"
 
 /* ---- what both methods share ----------------------------------------------------------------- */
 
@@ -42,7 +44,11 @@ static enum status prepare(struct grpc_infer *infer, struct model_version **vers
         return st;
     }
     infer->spec = model_version_spec(*version);
+    infer->labels = opened_of(*version)->labels;
     st = infer_check(&request->infer, infer->spec, err);
+    if (st == ST_OK) {
+        st = classify_check(&request->infer, infer->spec, err);
+    }
     if (st == ST_OK) {
         st = infer_align_copy(&request->infer, err);
     }
@@ -75,11 +81,14 @@ void grpc_infer_cancel(struct grpc_infer *infer) {
 
 enum status grpc_infer_encode(struct grpc_infer *infer, bool stream, struct v2_grpc_response *out,
                               struct error *err) {
-    const struct infer_response *response = &infer->call.response;
+    struct infer_response *response = &infer->call.response;
     enum status st = response->error.status;
     if (st != ST_OK) {
         *err = response->error;
     } else {
+        st = classify_outputs(&infer->request.infer, infer->spec, infer->labels, response, err);
+    }
+    if (st == ST_OK) {
         st = v2_grpc_response_encode(infer->message->arena, infer->spec, infer->request.infer.id,
                                      response, stream, stream ? 1 : -1, out, err);
     }

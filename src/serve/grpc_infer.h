@@ -15,8 +15,9 @@ struct grpc_infer {
     struct grpc_call *rpc;
     struct grpc_message *message;
     const struct model_spec *spec;
-    bool submitted; /* the call is with the model */
-    bool queued;    /* it was, at least once: errors since are the model's */
+    const struct labels *labels; /* of its outputs */
+    bool submitted;              /* the call is with the model */
+    bool queued;                 /* it was, at least once: errors since are the model's */
     /* Given the answer (or error) of the model; on the worker. */
     void (*done)(struct grpc_infer *infer);
 };

@@ -6,10 +6,12 @@
 #include "base/metric.h"
 #include "base/num.h"
 #include "model/call.h"
+#include "serve/classify.h"
 #include "serve/http_coding.h"
 #include "serve/http_compress.h"
 #include "serve/http_job.h"
 #include "serve/load_report.h"
+#include "serve/opened.h"
 #include "wire/v2_response.h"
 
 /* What is kept for an inference; lives in the exchange's arena. */
@@ -168,7 +170,9 @@ static void on_done(struct call *call) {
         infer_response_release(response);
         error_set(&err, ST_CANCELLED, "the client went away before its answer");
         fail(exchange, &err);
-    } else if (v2_response_encode(exchange->arena, infer->spec, &infer->request, response, &encoded,
+    } else if (classify_outputs(infer->call.request, infer->spec, opened_of(infer->served)->labels,
+                                response, &err) != ST_OK ||
+               v2_response_encode(exchange->arena, infer->spec, &infer->request, response, &encoded,
                                   &err) != ST_OK) {
         infer_response_release(response);
         fail_within(exchange, &err);
@@ -182,6 +186,7 @@ static void on_body(struct http_api *api, struct http_exchange *exchange) {
     struct infer_request *request = &infer->request.infer;
     struct error err;
     if (decode(infer, api, &err) != ST_OK || infer_check(request, infer->spec, &err) != ST_OK ||
+        classify_check(request, infer->spec, &err) != ST_OK ||
         infer_align_copy(request, &err) != ST_OK) {
         fail_within(exchange, &err);
         return;

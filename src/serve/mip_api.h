@@ -12,7 +12,7 @@
 #include "wire/v2_request.h"
 
 struct mip_api {
-    struct repository *repository; /* made with mip_plan_opened as its `opened` */
+    struct repository *repository; /* made with opened_make as its `opened` */
     struct pictures *pictures;
     struct v2_limits limits;       /* of items in JSON */
     uint64_t request_memory_bytes; /* of one packet, besides its payload */

@@ -35,7 +35,7 @@ static const struct {
     {"a\nb\xff\n", NULL, "labels:2: expected UTF-8"},
 };
 
-static void check_labels(size_t row, const struct mip_labels *labels, const char *expected) {
+static void check_labels(size_t row, const struct labels *labels, const char *expected) {
     char text[200];
     size_t len = 0;
     for (size_t i = 0; i < labels->n; i++) {
@@ -51,9 +51,12 @@ static void each_text(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct arena *arena = arena_new(NULL, 0);
-        struct mip_labels labels;
+        struct labels labels;
         struct error err = {0};
-        enum status st = mip_labels_parse(arena, "labels", str_of(rows[i].text), &labels, &err);
+        enum status st = labels_parse(arena, "labels", str_of(rows[i].text), &labels, &err);
+        if (st == ST_OK) {
+            st = mip_labels_check(arena, "labels", &labels, &err);
+        }
         assert_int_equal(st, rows[i].labels ? ST_OK : ST_BAD_CONFIG);
         if (rows[i].labels) {
             check_labels(i, &labels, rows[i].labels);
@@ -67,19 +70,18 @@ static void each_text(void **state) {
 static void files(void **state) {
     (void)state;
     struct test_dir dir;
-    struct mip_labels labels;
+    struct labels labels;
     struct error err;
     char path[PATH_MAX];
     struct arena *arena = arena_new(NULL, 0);
     test_dir_make(&dir);
     test_dir_add(&dir, "good", "a\nb\n");
-    assert_int_equal(mip_labels_load(arena, test_dir_path(&dir, "good", path), &labels, &err),
-                     ST_OK);
+    assert_int_equal(labels_load(arena, test_dir_path(&dir, "good", path), &labels, &err), ST_OK);
     check_labels(0, &labels, "a|b");
-    assert_int_equal(mip_labels_load(arena, test_dir_path(&dir, "absent", path), &labels, &err),
+    assert_int_equal(labels_load(arena, test_dir_path(&dir, "absent", path), &labels, &err),
                      ST_BAD_CONFIG);
     assert_non_null(strstr(err.text, "absent: No such file"));
-    assert_int_equal(mip_labels_load(arena, dir.path, &labels, &err), ST_BAD_CONFIG);
+    assert_int_equal(labels_load(arena, dir.path, &labels, &err), ST_BAD_CONFIG);
     assert_non_null(strstr(err.text, "directory"));
     arena_free(arena);
     test_dir_remove(&dir);

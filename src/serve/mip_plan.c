@@ -147,7 +147,10 @@ static enum status load_labels(struct arena *arena, struct str directory, struct
     if (!path.ptr) {
         return no_memory(err);
     }
-    enum status st = mip_labels_load(arena, path.ptr, &output->labels, err);
+    enum status st = labels_load(arena, path.ptr, &output->labels, err);
+    if (st == ST_OK) {
+        st = mip_labels_check(arena, path.ptr, &output->labels, err);
+    }
     uint64_t elements;
     if (st == ST_OK && shape_elements(output->dims, &elements) && elements > output->labels.n) {
         st = error_set(err, ST_BAD_CONFIG, "%s has %zu labels, the output has %" PRIu64 " values",
@@ -236,20 +239,6 @@ enum status mip_plan_make(struct arena *arena, const struct model_spec *spec,
     }
     *out = plan;
     return st;
-}
-
-enum status mip_plan_opened(void *cookie, struct model_version *version, struct error *err) {
-    const struct mip_plan *plan = NULL;
-    (void)cookie;
-    enum status st =
-        mip_plan_make(model_version_arena(version), model_version_spec(version),
-                      model_version_config(version), model_version_directory(version), &plan, err);
-    model_version_keep(version, plan);
-    return st;
-}
-
-const struct mip_plan *mip_plan_of(const struct model_version *version) {
-    return model_version_kept(version);
 }
 
 bool mip_plan_decodes_pictures(const struct mip_plan *plan) {

@@ -10,11 +10,12 @@
 
 #include "base/buf.h"
 #include "base/status.h"
-#include "model/repository.h"
 #include "picture/picture.h"
 #include "serve/mip_labels.h"
 #include "serve/mip_settings.h"
 #include "tensor/tensor.h"
+
+struct model_config; /* model/config.h */
 
 enum mip_pictures {
     MIP_PICTURES_REFUSED,
@@ -37,8 +38,8 @@ struct mip_output {
     const struct tensor_spec *spec;
     struct shape dims;
     bool softmax;
-    size_t top_k;             /* 0: the values as they are */
-    struct mip_labels labels; /* none: the keys are indices */
+    size_t top_k;         /* 0: the values as they are */
+    struct labels labels; /* none: the keys are indices */
 };
 
 struct mip_plan {
@@ -56,13 +57,6 @@ enum status mip_plan_make(struct arena *arena, const struct model_spec *spec,
                           const struct model_config *config, struct str directory,
                           const struct mip_plan **out, struct error *err)
     __attribute__((warn_unused_result));
-
-/* For repository_options.opened: makes the plan of a version and keeps it there. The model does not
- * load when its settings are wrong. */
-enum status mip_plan_opened(void *cookie, struct model_version *version, struct error *err)
-    __attribute__((warn_unused_result));
-/* The plan that mip_plan_opened made. Thread: any. */
-const struct mip_plan *mip_plan_of(const struct model_version *version);
 
 /* Can some input be a picture that has to be decoded? */
 bool mip_plan_decodes_pictures(const struct mip_plan *plan);

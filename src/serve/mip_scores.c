@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "tensor/half.h"
+#include "serve/best.h"
 #include "wire/mip_item.h"
 
 /* The values of one element, and what softmax needs to know of all of them. */
@@ -18,66 +18,11 @@ struct scores {
     double sum;
 };
 
-struct best {
-    double value;
-    size_t index;
-};
-
 /* ---- values ---------------------------------------------------------------------------------- */
 
 /* A model's plan refuses scores of BYTES and BOOL. */
-static double number_at(enum datatype datatype, const char *data, size_t i) {
-    union {
-        uint8_t u8;
-        int8_t i8;
-        uint16_t u16;
-        int16_t i16;
-        uint32_t u32;
-        int32_t i32;
-        uint64_t u64;
-        int64_t i64;
-        float f32;
-        double f64;
-    } bits;
-    size_t size = datatype_size(datatype);
-    assert(data && size > 0 && size <= sizeof(bits));
-    memcpy(&bits, data + i * size, size);
-    switch (datatype) {
-    case DT_UINT8:
-        return bits.u8;
-    case DT_INT8:
-        return bits.i8;
-    case DT_UINT16:
-        return bits.u16;
-    case DT_INT16:
-        return bits.i16;
-    case DT_UINT32:
-        return bits.u32;
-    case DT_INT32:
-        return bits.i32;
-    case DT_UINT64:
-        return (double)bits.u64;
-    case DT_INT64:
-        return (double)bits.i64;
-    case DT_FP16:
-        return half_to_float(bits.u16);
-    case DT_BF16:
-        return bfloat_to_float(bits.u16);
-    case DT_FP32:
-        return bits.f32;
-    case DT_FP64:
-        return bits.f64;
-    case DT_BOOL:
-    case DT_BYTES:
-    case DT_INVALID:
-    case DT_COUNT_:
-        break;
-    }
-    return NAN;
-}
-
 static double value_at(const struct scores *scores, size_t i) {
-    return number_at(scores->element->datatype, scores->data, i);
+    return best_value(scores->element->datatype, scores->data, i);
 }
 
 static double softmax_of(const struct scores *scores, double value) {
@@ -119,22 +64,6 @@ static enum status prepare_softmax(struct scores *scores, struct error *err) {
 
 /* ---- the best -------------------------------------------------------------------------------- */
 
-/* Keeps `best` sorted, the highest first; of equal values the one that came first stays before.
- * What is compared is the model's own values: softmax leaves their order, but may make small ones
- * equal. */
-static size_t keep_best(struct best *best, size_t n, size_t max, struct best one) {
-    if (n == max && one.value <= best[n - 1].value) {
-        return n;
-    }
-    size_t at = n < max ? n : n - 1;
-    while (at > 0 && best[at - 1].value < one.value) {
-        best[at] = best[at - 1];
-        at--;
-    }
-    best[at] = one;
-    return n < max ? n + 1 : n;
-}
-
 /* The value as the model gave it, or after softmax, as JSON. */
 static enum status print_value(struct buf *out, const struct scores *scores,
                                const struct best *best, struct error *err) {
@@ -147,7 +76,7 @@ static enum status print_value(struct buf *out, const struct scores *scores,
                          .n_bytes = size};
     double probability;
     if (scores->output->softmax) {
-        probability = softmax_of(scores, best->value);
+        probability = softmax_of(scores, value_at(scores, best->index));
         one.datatype = DT_FP64;
         one.n_bytes = sizeof(probability);
         piece = (struct piece){&probability, sizeof(probability)};
@@ -157,7 +86,7 @@ static enum status print_value(struct buf *out, const struct scores *scores,
 
 static enum status print_key(struct buf *out, const struct scores *scores, size_t index,
                              struct error *err) {
-    const struct mip_labels *labels = &scores->output->labels;
+    const struct labels *labels = &scores->output->labels;
     if (labels->n == 0) {
         buf_printf(out, "\"%zu\":", index);
         return ST_OK;
@@ -175,17 +104,17 @@ static enum status print_key(struct buf *out, const struct scores *scores, size_
 
 static enum status print_best(struct buf *out, struct arena *scratch, const struct scores *scores,
                               struct error *err) {
-    size_t max = scores->output->top_k < scores->n ? scores->output->top_k : scores->n, n = 0;
+    size_t max = scores->output->top_k < scores->n ? scores->output->top_k : scores->n;
     struct best *best = arena_calloc(scratch, max, sizeof(*best));
     if (!best) {
         return error_set(err, ST_NO_MEMORY, "out of memory for the %zu best values", max);
     }
-    for (size_t i = 0; max > 0 && i < scores->n; i++) {
-        n = keep_best(best, n, max, (struct best){value_at(scores, i), i});
-    }
+    /* What is compared is the model's own values: softmax leaves their order, but may make small
+     * ones equal. */
+    best_find(scores->element->datatype, scores->data, scores->n, max, best);
     enum status st = ST_OK;
     buf_add_char(out, '{');
-    for (size_t i = 0; i < n && st == ST_OK; i++) {
+    for (size_t i = 0; i < max && st == ST_OK; i++) {
         if (i > 0) {
             buf_add_char(out, ',');
         }

@@ -21,7 +21,8 @@ struct infer_input {
 struct infer_wanted { /* an output that was asked for by name */
     struct str name;
     struct params params;
-    size_t spec; /* index among the model's outputs; set by infer_check */
+    uint64_t n_classes; /* its best values, so many, are asked for, as text; 0: the output itself */
+    size_t spec;        /* index among the model's outputs; set by infer_check */
 };
 
 struct infer_request {

@@ -67,6 +67,9 @@ static inline const char *fixture_request(struct arena *arena, const struct v2_r
     }
     for (size_t i = 0; i < infer->n_wanted; i++) {
         buf_printf(&out, "; %.*s%s", STR_ARG(infer->wanted[i].name), forms[request->forms[i]]);
+        if (infer->wanted[i].n_classes > 0) {
+            buf_printf(&out, " best=%llu", (unsigned long long)infer->wanted[i].n_classes);
+        }
         fixture_params(&out, infer->wanted[i].params);
     }
     buf_add_char(&out, '\0');

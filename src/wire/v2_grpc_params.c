@@ -9,7 +9,6 @@ static const struct str UNSUPPORTED[] = {
     {"shared_memory_region", 20},
     {"shared_memory_offset", 20},
     {"shared_memory_byte_size", 23},
-    {"classification", 14},
 };
 
 static enum status check_key(const struct param *param, enum v2_grpc_params_of of,

@@ -116,6 +116,23 @@ static enum status read_input(const struct decoder *decoder, struct str message,
 
 /* ---- a wanted output ------------------------------------------------------------------------- */
 
+/* Clause: reference, classification, 1: a number above 0. */
+static enum status read_classification(struct v2_grpc_place place, struct infer_wanted *wanted,
+                                       struct error *err) {
+    const struct param *param = params_find(wanted->params, "classification");
+    char path[V2_GRPC_PATH_BYTES];
+    if (!param) {
+        return ST_OK;
+    }
+    if (param->kind != PARAM_INT64 || param->int64 < 1) {
+        return error_set(err, ST_BAD_FIELD,
+                         "%s: expected classification to be a whole number from 1 to 2^63-1",
+                         v2_grpc_path(place, "parameters", path));
+    }
+    wanted->n_classes = (uint64_t)param->int64;
+    return ST_OK;
+}
+
 static enum status read_wanted(const struct decoder *decoder, struct str message,
                                struct v2_grpc_place place, struct infer_wanted *out,
                                struct error *err) {
@@ -134,9 +151,11 @@ static enum status read_wanted(const struct decoder *decoder, struct str message
     if (st == ST_OK && reader.broken) {
         st = pb_broken(&reader, "InferRequestedOutputTensor", err);
     }
-    return st == ST_OK ? v2_grpc_params_read(decoder->arena, message, V2_GRPC_WANTED_PARAMETERS,
-                                             n_params, V2_GRPC_OF_TENSOR, place, &out->params, err)
-                       : st;
+    if (st == ST_OK) {
+        st = v2_grpc_params_read(decoder->arena, message, V2_GRPC_WANTED_PARAMETERS, n_params,
+                                 V2_GRPC_OF_TENSOR, place, &out->params, err);
+    }
+    return st == ST_OK ? read_classification(place, out, err) : st;
 }
 
 /* ---- the message ----------------------------------------------------------------------------- */

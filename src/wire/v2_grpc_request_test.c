@@ -253,10 +253,15 @@ static void test_names_and_parameters(void **state) {
         {{"\x22\x07\x0a\x01k\x12\x02\x0a\x00", 9}, ST_BAD_FIELD, "wrong type"},
         {{"\x22\x10\x0a\x0atriton_abc\x12\x02\x08\x01", 18}, ST_BAD_FIELD, "reserved"},
         {{"\x32\x16\x12\x14\x0a\x0e"
-          "classification\x12\x02\x10\x01",
+          "classification\x12\x02\x10\x00",
           24},
-         ST_UNSUPPORTED,
-         "outputs[0].parameters"},
+         ST_BAD_FIELD,
+         "outputs[0].parameters: expected classification to be"},
+        {{"\x32\x16\x12\x14\x0a\x0e"
+          "classification\x12\x02\x08\x01",
+          24},
+         ST_BAD_FIELD,
+         "outputs[0].parameters: expected classification to be"},
         {{"\x0a\x05m", 3}, ST_BAD_REQUEST, "not a ModelInferRequest"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

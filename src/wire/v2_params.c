@@ -37,13 +37,14 @@ static const struct wire_row *wire_row_find(enum v2_params_of of, struct str nam
     return NULL;
 }
 
-static enum status read_size(const struct json_tree *tree, yyjson_val *val,
-                             struct v2_wire_params *wire, struct error *err) {
-    int64_t n_bytes;
-    enum status status = json_read_i64(tree, val, 0, &n_bytes, err);
-    if (status == ST_OK && !wire->size) {
-        wire->size = val;
-        wire->n_bytes = (uint64_t)n_bytes;
+/* Of several the first counts; `first` is where it was. */
+static enum status read_count(const struct json_tree *tree, yyjson_val *val, yyjson_val **first,
+                              uint64_t *out, struct error *err) {
+    int64_t count;
+    enum status status = json_read_i64(tree, val, 0, &count, err);
+    if (status == ST_OK && !*first) {
+        *first = val;
+        *out = (uint64_t)count;
     }
     return status;
 }
@@ -58,29 +59,18 @@ static enum status read_form(const struct json_tree *tree, yyjson_val *val,
     return status;
 }
 
-static enum status read_classification(const struct json_tree *tree, yyjson_val *val,
-                                       struct error *err) {
-    int64_t n_classes;
-    enum status status = json_read_i64(tree, val, 0, &n_classes, err);
-    if (status == ST_OK && n_classes > 0) {
-        status = json_fail(tree, val, ST_UNSUPPORTED, err,
-                           "the classification extension is not supported");
-    }
-    return status;
-}
-
 static enum status read_wire(const struct json_tree *tree, yyjson_val *val, enum wire_key key,
                              struct v2_wire_params *wire, struct error *err) {
     enum status status = ST_OK;
     switch (key) {
     case KEY_SIZE:
-        status = read_size(tree, val, wire, err);
+        status = read_count(tree, val, &wire->size, &wire->n_bytes, err);
         break;
     case KEY_FORM:
         status = read_form(tree, val, wire, err);
         break;
     case KEY_CLASSIFICATION:
-        status = read_classification(tree, val, err);
+        status = read_count(tree, val, &wire->classification, &wire->n_classes, err);
         break;
     case KEY_SHARED_MEMORY:
         status = json_fail(tree, val, ST_UNSUPPORTED, err,

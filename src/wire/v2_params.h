@@ -10,15 +10,17 @@
 enum v2_params_of {
     V2_PARAMS_OF_REQUEST, /* binary_data_output */
     V2_PARAMS_OF_INPUT,   /* binary_data_size */
-    V2_PARAMS_OF_WANTED,  /* binary_data */
+    V2_PARAMS_OF_WANTED,  /* binary_data, classification */
     V2_PARAMS_OF_ANSWER,  /* none */
     V2_PARAMS_OF_OUTPUT,  /* binary_data_size; others are for other clients and left out */
 };
 
 struct v2_wire_params {
-    yyjson_val *size;  /* binary_data_size as it stands there; NULL: not given */
-    uint64_t n_bytes;  /* its value */
-    enum v2_form form; /* binary_data, or binary_data_output; V2_FORM_DEFAULT: not given */
+    yyjson_val *size;           /* binary_data_size as it stands there; NULL: not given */
+    uint64_t n_bytes;           /* its value */
+    enum v2_form form;          /* binary_data, or binary_data_output; V2_FORM_DEFAULT: not given */
+    yyjson_val *classification; /* as `size` */
+    uint64_t n_classes;         /* its value */
 };
 
 /* Reads `object`, the value of "parameters". Values are strings, numbers and booleans; of equal

@@ -103,6 +103,7 @@ static enum status read_wanted(struct reader *reader, yyjson_val *object,
                                 &wanted->params, err);
     }
     *form = wire.form;
+    wanted->n_classes = wire.n_classes;
     return status;
 }
 

@@ -179,8 +179,14 @@ REQUESTS = [
     ("a reserved name", request(parameters=params(triton_x={"bool_param": True})), INVALID, "triton_"),
     ("shared memory", request(inputs=[tensor(parameters=params(
         shared_memory_region={"string_param": "r"}))], raw=()), UNIMPLEMENTED, "shared_memory_region"),
-    ("classification", request(outputs=[{"name": "OUTPUT0", "parameters": params(
-        classification={"int64_param": 3})}]), UNIMPLEMENTED, "classification"),
+    ("no class", request(outputs=[{"name": "OUTPUT0", "parameters": params(
+        classification={"int64_param": 0})}]), INVALID, "classification"),
+    ("fewer classes", request(outputs=[{"name": "OUTPUT0", "parameters": params(
+        classification={"int64_param": -1})}]), INVALID, "classification"),
+    ("classes in words", request(outputs=[{"name": "OUTPUT0", "parameters": params(
+        classification={"string_param": "3"})}]), INVALID, "classification"),
+    ("more classes than can be", request(outputs=[{"name": "OUTPUT0", "parameters": params(
+        classification={"uint64_param": FAR})}]), INVALID, "classification"),
     # what fails further in
     ("a model that fails", request("id_failing"), INTERNAL, "out of ink"),
 ]
