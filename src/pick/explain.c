@@ -236,6 +236,16 @@ static void leave_out_full(struct explanation *self) {
     }
 }
 
+/* Of those that the profile leaves one is waited for. */
+static void judge_room_of_profile(struct explanation *self) {
+    uint64_t now_ns = clock_now_ns();
+    for (size_t i = 0; i < self->n_verdicts && self->profile.full; i++) {
+        const struct verdict *verdict = &self->verdicts[i];
+        const char *full = pool_full_of(self->snapshot, (uint32_t)i, verdict->in_flight, now_ns);
+        self->full = verdict->eligible && full ? full : self->full;
+    }
+}
+
 static void judge_room(struct explanation *self) {
     uint64_t now_ns = clock_now_ns();
     bool better = has_better(self), room = false;
@@ -277,7 +287,11 @@ static enum status judge(struct explanation *self, struct error *err) {
         verdict->eligible = is_eligible(self, verdict);
         self->n_eligible += verdict->eligible;
     }
-    judge_room(self);
+    if (self->profile.profile) {
+        judge_room_of_profile(self);
+    } else {
+        judge_room(self);
+    }
     qsort(self->verdicts, self->n_verdicts, sizeof(*self->verdicts), compare);
     return ST_OK;
 }

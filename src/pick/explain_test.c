@@ -155,6 +155,51 @@ static void test_not_checked_yet(void **state) {
     fixture_close(&fixture);
 }
 
+/* Full ones are left out before the filters look, and counted on again where these leave no other:
+ * a session's endpoint is one that is not full; one that only a label allows is waited for. */
+static void test_full_ones_and_filters(void **state) {
+    static const struct pool_label label = {STR("a"), STR("b")};
+    (void)state;
+    for (int by_label = 0; by_label < 2; by_label++) {
+        struct fixture fixture;
+        struct pool_spec *spec = fixture_spec();
+        struct pool_pick picks[2];
+        struct error err;
+        struct doc *doc;
+        for (uint32_t i = 0; i < 3; i++) {
+            struct pool_wanted wanted = {.address = fixture_numbered(i), .labels = {&label, i < 2}};
+            assert_int_equal(pool_spec_add_endpoint(spec, &wanted, &err), ST_OK);
+        }
+        struct profile_step filter = {.plugin = by_label ? &plugin_label_selector_filter
+                                                         : &plugin_session_affinity_filter};
+        struct profile profile = {
+            .filters = &filter, .n_filters = 1, .picker = {.plugin = &plugin_max_score_picker}};
+        assert_int_equal(doc_parse(DOC_YAML, "p", STR("{matchLabels: {a: b}}"), &doc, &err), ST_OK);
+        struct doc_node node = doc_root(doc);
+        if (by_label) {
+            assert_int_equal(
+                plugin_read(filter.plugin, &node, spec->arena, &filter.parameters, &err), ST_OK);
+        }
+        doc_free(doc);
+        spec->profile = &profile;
+        spec->max_in_flight = 1;
+        spec->flow_control.on = true;
+        fixture_open(&fixture, spec);
+        struct pool_request request = {.session = STR("s")};
+        struct pick_question question = {.session = STR("s")};
+        for (int i = 0; i < 2; i++) { /* the third is left, in one of them to nobody */
+            assert_int_equal(pool_pick(fixture.reader, &request, &picks[i], &err), ST_OK);
+        }
+        expect(&fixture, question, ST_OK,
+               by_label ? "outcome     it would wait: every endpoint is full (max_in_flight)\n"
+                        : "outcome     10.0.0.");
+        pool_give_back(fixture.pool, &picks[0].ticket);
+        expect(&fixture, question, ST_OK, "outcome     10.0.0.");
+        pool_give_back(fixture.pool, &picks[1].ticket);
+        fixture_close(&fixture);
+    }
+}
+
 static void test_saturation(void **state) {
     (void)state;
     struct fixture fixture;
@@ -390,8 +435,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_where_the_model_is), cmocka_unit_test(test_models),
         cmocka_unit_test(test_endpoints),          cmocka_unit_test(test_not_checked_yet),
-        cmocka_unit_test(test_saturation),         cmocka_unit_test(test_profiles),
-        cmocka_unit_test(test_other_pickers),      cmocka_unit_test(test_as_picked),
+        cmocka_unit_test(test_saturation),         cmocka_unit_test(test_full_ones_and_filters),
+        cmocka_unit_test(test_profiles),           cmocka_unit_test(test_other_pickers),
+        cmocka_unit_test(test_as_picked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

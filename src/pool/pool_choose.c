@@ -138,7 +138,7 @@ static bool is_not_full(const void *parameters, const struct choice *choice, uin
     return !pool_is_full(choice->snapshot, choice->columns->member[i], parameters, choice->now_ns);
 }
 
-static uint32_t count_full(const struct choice *choice, const struct pool_waiter *waiter) {
+uint32_t pool_count_full(const struct choice *choice, const struct pool_waiter *waiter) {
     uint32_t n = 0;
     if (choice->n > 0 && may_be_full(choice)) {
         for (uint32_t i = 0; i < choice->n; i++) {
@@ -146,6 +146,10 @@ static uint32_t count_full(const struct choice *choice, const struct pool_waiter
         }
     }
     return n;
+}
+
+void pool_leave_out_full(struct choice *choice, const struct pool_waiter *waiter) {
+    choice_keep(choice, waiter, is_not_full);
 }
 
 static void run(const struct profile *profile, const struct pool_request *request,
@@ -168,10 +172,10 @@ enum status pool_choose_by_profile(struct pool_reader *reader, const struct prof
         return st;
     }
     pool_prompt_match(reader, profile, request, model);
-    uint32_t n = choice.n, n_full = best->asks_full ? count_full(&choice, request->waiter) : 0;
+    uint32_t n = choice.n, n_full = best->asks_full ? pool_count_full(&choice, request->waiter) : 0;
     best->full = n > 0 && n_full == n;
     if (leave_out && n_full > 0 && !best->full) {
-        choice_keep(&choice, request->waiter, is_not_full);
+        pool_leave_out_full(&choice, request->waiter);
         run(profile, request, &choice, best);
         if (best->n > 0) {
             return ST_OK;

@@ -88,6 +88,20 @@ static void run(struct pool_explanation *self, struct choice *choice) {
     }
 }
 
+/* Of `choice`, which is left without those that the filters take away. */
+static enum status explain(struct pool_reader *reader, const struct pool_request *request,
+                           struct choice *choice, struct arena *arena, struct pool_explanation *out,
+                           struct error *err) {
+    pool_prompt_match(reader, out->profile, request, request->model);
+    out->n = 0;
+    enum status st = note_all(out, choice, arena, err);
+    if (st == ST_OK) {
+        run(out, choice);
+    }
+    return st;
+}
+
+/* As pool_choose_by_profile. */
 enum status pool_explain(struct pool_reader *reader, const struct pool_request *request,
                          struct arena *arena, struct pool_explanation *out, struct error *err) {
     struct choice choice;
@@ -96,12 +110,16 @@ enum status pool_explain(struct pool_reader *reader, const struct pool_request *
         return ST_OK;
     }
     enum status st = pool_gather(reader, request, request->model, &choice, err);
-    if (st == ST_OK) {
-        pool_prompt_match(reader, out->profile, request, request->model);
-        st = note_all(out, &choice, arena, err);
+    uint32_t n_full = st == ST_OK ? pool_count_full(&choice, NULL) : 0;
+    out->full = n_full > 0 && n_full == choice.n;
+    if (n_full > 0 && !out->full && reader->snapshot->spec->flow_control.on) {
+        pool_leave_out_full(&choice, NULL);
+        st = explain(reader, request, &choice, arena, out, err);
+        if (st != ST_OK || choice.n > 0) {
+            return st;
+        }
+        out->full = true;
+        st = pool_gather(reader, request, request->model, &choice, err);
     }
-    if (st == ST_OK) {
-        run(out, &choice);
-    }
-    return st;
+    return st == ST_OK ? explain(reader, request, &choice, arena, out, err) : st;
 }

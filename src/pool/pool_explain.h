@@ -18,8 +18,10 @@ struct pool_judgement {
 
 struct pool_explanation {
     const struct profile *profile; /* NULL: the fewest requests in flight is picked */
-    struct pool_judgement *items;  /* in the order of their members; all in the arena */
+    struct pool_judgement *items; /* in the order of their members; all in the arena. Where requests
+                                      can wait, without those that are full, if others are left */
     size_t n;
+    bool full; /* all that may take the request are */
 };
 
 /* As pool_pick would do it with the pool that the reader has looked at last: members are those of

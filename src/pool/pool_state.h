@@ -122,6 +122,10 @@ enum status pool_choose_by_profile(struct pool_reader *reader, const struct prof
                                    const struct pool_request *request, struct str model,
                                    struct pool_best *best, struct error *err)
     __attribute__((warn_unused_result));
+/* How many of the candidates are full, but for the place that is kept for `waiter` (may be
+ * NULL). */
+uint32_t pool_count_full(const struct choice *choice, const struct pool_waiter *waiter);
+void pool_leave_out_full(struct choice *choice, const struct pool_waiter *waiter);
 /* A member that may be picked becomes a candidate. */
 void pool_add_candidate(const struct pool_view *view, struct choice *choice, uint32_t member);
 
