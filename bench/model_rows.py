@@ -6,7 +6,9 @@ reached in the same round."""
 
 import os
 import pathlib
+import shutil
 import statistics
+import tempfile
 import threading
 
 import lib
@@ -113,6 +115,26 @@ def mlp(table, folder):
         with lib.sluice("--model-repository", folder, flags=flags) as (port, child):
             over_http(table, port, what, file)
             over_grpc(table, port, child.grpc, what, file)
+
+
+OPENVINO = 'backend: "openvino" max_batch_size: 64\n'
+
+
+def backends(table, folder):
+    """The same models run by OpenVINO and by ONNX Runtime, in one server each: which is quicker here."""
+    with tempfile.TemporaryDirectory() as other:
+        for name in ("mlp", "cnn"):
+            shutil.copytree(pathlib.Path(folder, name), pathlib.Path(other, name))
+            pathlib.Path(other, name, "config.pbtxt").write_text(OPENVINO)
+        with lib.sluice("--model-repository", other) as (openvino, _), \
+                lib.sluice("--model-repository", folder) as (onnxruntime, _):
+            for name, numbers in (("mlp", CLIENTS), ("cnn", (1, 8))):
+                request, _ = requests_of(openvino, name)
+                with lib.request_file(request) as path:
+                    for n in numbers:
+                        ours, floors = lib.paired(lambda: lib.load(openvino, path, n)["rate"],
+                                                  lambda: lib.load(onnxruntime, path, n)["rate"])
+                        table.add(f"{name}, {n} clients, OpenVINO / ONNX Runtime", "-", ours, floors)
 
 
 # ---- being looked at -----------------------------------------------------------------------------
