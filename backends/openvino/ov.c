@@ -15,8 +15,10 @@ static int begins(const char *text, const char *with) {
 /* Of a message's lines those that say where in the library's source something was noticed, or that
  * there is more to come. Returns: the bytes of such lines at `text`, with their ends. */
 static size_t source_place(const char *text) {
-    static const char *const said[] = {"Exception from ", "Check '",   "FrontEnd API failed with ",
-                                       "Summary:",        "While val", "Model wasn't fully"};
+    static const char *const said[] = {
+        "Exception from ",    "Check '",   "FrontEnd API failed with ",
+        "Summary:",           "While val", "Model wasn't fully",
+        "Loading input model"};
     size_t n = 0;
     for (;;) {
         size_t length = strcspn(text + n, "\n"), i = 0;
@@ -94,13 +96,25 @@ static sluice_status version_read(struct ov *ov, sluice_error *error) {
     return status;
 }
 
+/* Weights are read, not mapped: a file that is cut while its model is served would end the
+ * process. */
+static sluice_status core_make(struct ov *ov, sluice_error *error) {
+    static const ov_property_t properties[] = {{"ENABLE_MMAP", "NO"}};
+    static const char doing[] = "OpenVINO could not be started";
+    sluice_status status = ov_check(ov_core_create(&ov->core), doing, error);
+    if (status == SLUICE_OK) {
+        status = ov_check(ov_core_set_properties(ov->core, NULL, 1, properties), doing, error);
+    }
+    return status;
+}
+
 sluice_status ov_init(struct ov *ov, const sluice_host *host, sluice_error *error) {
     *ov = (struct ov){.host = host};
     log_host = host;
     ov_util_set_log_callback(log_forward);
     sluice_status status = version_read(ov, error);
     if (status == SLUICE_OK) {
-        status = ov_check(ov_core_create(&ov->core), "OpenVINO could not be started", error);
+        status = core_make(ov, error);
     }
     return status;
 }

@@ -222,6 +222,46 @@ static void numbers_that_would_be_cut(void **state) {
     }
 }
 
+/* A request that fails between two that don't: it must not get what is left of the one before. */
+static void shapes_the_graph_refuses(void **state) {
+    static const int64_t dims[][2] = {{1, 3}, {1, 2}, {1, 1}};
+    static const float values[] = {1, 2, 3};
+    struct open open;
+    struct ask asks[3];
+    open_init(&open, *state, "onnx_broadcast", NULL, NULL, 1);
+    for (size_t i = 0; i < 3; i++) {
+        ask_init(&asks[i], 1);
+        ask_input(&asks[i], 0, "a", SLUICE_FP32, dims[0], 2, values, 12);
+        ask_input(&asks[i], 1, "b", SLUICE_FP32, dims[i], 2, values, (size_t)dims[i][1] * 4);
+        ask_want(&asks[i], 0);
+        onnx_execute(&open, &asks[i], 1);
+    }
+    onnx_check(&ask_good(&asks[0])->outputs[0], (const float[]){2, 4, 6}, 3);
+    ask_bad(&asks[1], SLUICE_INTERNAL, "Eltwise shape infer input shapes dim index: 1 mismatch");
+    assert_null(strstr(asks[1].answers[0].error, "src/")); /* where it was noticed */
+    assert_null(strchr(asks[1].answers[0].error, '\n'));
+    onnx_check(&ask_good(&asks[2])->outputs[0], (const float[]){2, 3, 4}, 3);
+    for (size_t i = 0; i < 3; i++) {
+        ask_fini(&asks[i]);
+    }
+    open_fini(&open);
+}
+
+/* Unlike ONNX Runtime, which refuses it: said in the backend's README. */
+static void an_index_outside_is_zeros(void **state) {
+    static const int64_t dims[] = {1, 2}, indices[] = {8, 1};
+    struct open open;
+    struct ask ask;
+    open_init(&open, *state, "onnx_lookup", NULL, NULL, 1);
+    ask_init(&ask, 1);
+    ask_input(&ask, 0, "x", SLUICE_INT64, dims, 2, indices, sizeof(indices));
+    ask_want(&ask, 0);
+    onnx_execute(&open, &ask, 1);
+    onnx_check(&ask_good(&ask)->outputs[0], (const float[]){0, 0, 0, 3, 4, 5}, 6);
+    ask_fini(&ask);
+    open_fini(&open);
+}
+
 static void fp64_is_a_warning(void **state) {
     struct open open;
     host_log_clear();
@@ -304,6 +344,8 @@ int openvino_run(struct subject *subject) {
         cmocka_unit_test_prestate(parameters_it_takes, subject),
         cmocka_unit_test_prestate(an_ir_model_says_what_its_onnx_says, subject),
         cmocka_unit_test_prestate(numbers_that_would_be_cut, subject),
+        cmocka_unit_test_prestate(shapes_the_graph_refuses, subject),
+        cmocka_unit_test_prestate(an_index_outside_is_zeros, subject),
         cmocka_unit_test_prestate(fp64_is_a_warning, subject),
         cmocka_unit_test_prestate(inputs_stay_as_they_are, subject),
         cmocka_unit_test_prestate(many_shapes_in_turn, subject),

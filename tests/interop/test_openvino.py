@@ -67,6 +67,8 @@ def live(tmp_path_factory, sources):
     adopt(models, sources / "ir_mlp" / "1", "ir_mlp")
     adopt(models, sources / "onnx_lookup" / "1", "ov_lookup", 'platform: "openvino"')
     adopt(models, sources / "onnx_dynamic" / "1", "ov_dynamic", 'backend: "openvino"')
+    adopt(models, sources / "onnx_broadcast" / "1", "ov_broadcast", 'backend: "openvino" instance_group'
+          ' { count: 1 } parameters { key: "INFERENCE_NUM_THREADS" value { string_value: "1" } }')
     with Server(folder, ["--model-repository", models], grpc=("127.0.0.1:0",)) as server:
         yield server
 
@@ -130,6 +132,28 @@ def test_an_ir_model_needs_no_configuration(client):
     values = numpy.random.default_rng(1).random((3, 784), dtype=numpy.float32)
     numpy.testing.assert_allclose(infer(client, "ir_mlp", values), infer(client, "mlp", values),
                                   rtol=1e-4, atol=TOLERANCE)
+
+
+def test_weights_are_not_mapped(live):
+    """Who writes over model.bin while it is served changes nothing and ends nobody."""
+    with open(f"/proc/{live.pid}/maps", encoding="ascii") as maps:
+        assert "model.bin" not in maps.read()
+
+
+def test_a_request_that_fails_leaves_the_model_serving(client):
+    module, connected = client
+
+    def add(a, b):
+        tensors = [module.InferInput(name, list(values.shape), "FP32").set_data_from_numpy(values)
+                   for name, values in (("a", a), ("b", b))]
+        return connected.infer("ov_broadcast", tensors).as_numpy("y")
+    three, two = numpy.ones((1, 3), numpy.float32), numpy.ones((1, 2), numpy.float32)
+    assert (add(three, three) == 2).all()
+    with pytest.raises(InferenceServerException) as refused:
+        add(three, two)
+    assert "the model could not be run: " in refused.value.message()
+    assert refused.value.status() in ("500", "StatusCode.INTERNAL")
+    assert (add(three, three) == 2).all()
 
 
 def test_shapes_in_turn(client):
