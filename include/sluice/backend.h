@@ -156,7 +156,8 @@ typedef struct sluice_request {
     size_t n_inputs;
     const uint32_t *wanted; /* indices of the outputs asked for, in that order; never empty */
     size_t n_wanted;
-    const sluice_param *params;
+    const sluice_param *params; /* the client's own, and forwarded headers; not priority, timeout
+                                   and what else is the server's business */
     size_t n_params;
     uint64_t deadline_ns; /* CLOCK_MONOTONIC; 0: none. A hint: later answers are accepted */
 } sluice_request;

@@ -10,10 +10,6 @@ static struct str name_of(const sluice_param *param) {
     return str_make(param->name, param->name_bytes);
 }
 
-static bool is_for_scheduler(const sluice_param *param) {
-    return str_is(name_of(param), "priority") || str_is(name_of(param), "timeout");
-}
-
 static bool param_eq(const sluice_param *a, const sluice_param *b) {
     if (a->kind != b->kind || !str_eq(name_of(a), name_of(b))) {
         return false;
@@ -33,25 +29,17 @@ static bool param_eq(const sluice_param *a, const sluice_param *b) {
     return false;
 }
 
-/* The next parameter that is the model's business; NULL: no more. */
-static const sluice_param *next_param(const sluice_request *request, size_t *at) {
-    while (*at < request->n_params && is_for_scheduler(&request->params[*at])) {
-        ++*at;
-    }
-    return *at < request->n_params ? &request->params[(*at)++] : NULL;
-}
-
+/* What the scheduler alone reads is not among them. */
 static bool params_eq(const sluice_request *a, const sluice_request *b) {
-    size_t at_a = 0, at_b = 0;
-    for (;;) {
-        const sluice_param *left = next_param(a, &at_a), *right = next_param(b, &at_b);
-        if (!left || !right) {
-            return left == right;
-        }
-        if (!param_eq(left, right)) {
+    if (a->n_params != b->n_params) {
+        return false;
+    }
+    for (size_t i = 0; i < a->n_params; i++) {
+        if (!param_eq(&a->params[i], &b->params[i])) {
             return false;
         }
     }
+    return true;
 }
 
 static bool input_eq(const sluice_input *a, const sluice_input *b) {

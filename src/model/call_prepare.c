@@ -34,15 +34,24 @@ static bool fill_param(struct arena *arena, const struct param *param, sluice_pa
     return name.ptr && string.ptr;
 }
 
+/* All but those that are not the model's business. */
 static bool fill_params(struct arena *arena, struct params params, sluice_request *abi) {
+    size_t n = 0;
     abi->params = NULL;
-    abi->n_params = params.n;
-    if (params.n == 0) {
+    abi->n_params = 0;
+    for (size_t i = 0; i < params.n; i++) {
+        n += !param_is_reserved(params.items[i].name);
+    }
+    if (n == 0) {
         return true;
     }
-    sluice_param *out = arena_calloc(arena, params.n, sizeof(*out));
+    sluice_param *out = arena_calloc(arena, n, sizeof(*out));
     for (size_t i = 0; out && i < params.n; i++) {
-        if (!fill_param(arena, &params.items[i], &out[i])) {
+        const struct param *param = &params.items[i];
+        if (param_is_reserved(param->name)) {
+            continue;
+        }
+        if (!fill_param(arena, param, &out[abi->n_params++])) {
             return false;
         }
     }

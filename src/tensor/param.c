@@ -13,6 +13,19 @@ const struct param *params_find(struct params params, const char *name) {
     return NULL;
 }
 
+bool param_is_reserved(struct str name) {
+    static const char *const names[] = {
+        "sequence_id", "sequence_start", "sequence_end",       "priority",
+        "timeout",     "headers",        "binary_data_output",
+    };
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (str_is(name, names[i])) {
+            return true;
+        }
+    }
+    return str_starts(name, STR("triton_"));
+}
+
 /* ---- of equal names one counts --------------------------------------------------------------- */
 
 static int compare_names(const struct param *a, const struct param *b) {

@@ -29,6 +29,10 @@ struct params {
 /* Returns: the parameter of that name, or NULL. */
 const struct param *params_find(struct params params, const char *name);
 
+/* Names that are the protocols' and the scheduler's own business: a backend is not told. Clause:
+ * parameters extension. */
+bool param_is_reserved(struct str name);
+
 /* Of equal names. */
 enum params_keep { PARAMS_KEEP_FIRST, PARAMS_KEEP_LAST };
 /* Takes all but one of equal names out; the others stay in their order. A peer may choose how many

@@ -43,8 +43,18 @@ static void of_equal_names_one(void **state) {
     }
 }
 
+static void reserved_names(void **state) {
+    (void)state;
+    assert_true(param_is_reserved(STR("priority")));
+    assert_true(param_is_reserved(STR("binary_data_output")));
+    assert_true(param_is_reserved(STR("triton_")));
+    assert_false(param_is_reserved(STR("triton")));
+    assert_false(param_is_reserved(STR("Priority")));
+    assert_false(param_is_reserved(STR("")));
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(finding),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(reserved_names), cmocka_unit_test(finding),
                                        cmocka_unit_test(of_equal_names_one)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
