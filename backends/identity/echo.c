@@ -95,8 +95,8 @@ static void outputs_fill(const sluice_request *request, sluice_output *outputs,
 }
 
 /* Returns: 1 when the request may still be touched: another answer can follow. */
-static int answer(const sluice_host *host, struct scratch *scratch, const sluice_request *request,
-                  int32_t final) {
+static int answer(const sluice_host *host, const struct options *options, struct scratch *scratch,
+                  const sluice_request *request, int32_t final) {
     size_t n_bytes = gather_bytes(request);
     void *block = n_bytes ? malloc(n_bytes) : NULL;
     if ((n_bytes && !block) || !scratch_reserve(scratch, request->n_wanted)) {
@@ -107,6 +107,8 @@ static int answer(const sluice_host *host, struct scratch *scratch, const sluice
     sluice_response response = {.size = sizeof(response),
                                 .outputs = scratch->outputs,
                                 .n_outputs = request->n_wanted,
+                                .params = options->echo_params ? request->params : NULL,
+                                .n_params = options->echo_params ? request->n_params : 0,
                                 .final = final,
                                 .release = block ? free : NULL,
                                 .cookie = block};
@@ -138,7 +140,7 @@ static void echo(const sluice_host *host, const struct options *options, struct 
         refuse(host, request, SLUICE_INTERNAL, options->fail);
     } else if (!refuse_incomplete(host, request)) {
         uint64_t left = options->n_responses;
-        while (answer(host, scratch, request, left == 1)) {
+        while (answer(host, options, scratch, request, left == 1)) {
             left--;
         }
     }

@@ -48,6 +48,18 @@ static sluice_status from_read(const sluice_param *param, struct options *option
     return SLUICE_INVALID_ARGUMENT;
 }
 
+static sluice_status echo_read(const sluice_param *param, struct options *options,
+                               sluice_error *error) {
+    options->echo_params = strcmp(param->string, "true") == 0;
+    if (options->echo_params || strcmp(param->string, "false") == 0) {
+        return SLUICE_OK;
+    }
+    snprintf(error->text, sizeof(error->text),
+             "parameter %s: expected \"true\" or \"false\", got \"%.80s\"", param->name,
+             param->string);
+    return SLUICE_INVALID_ARGUMENT;
+}
+
 static sluice_status fail_read(const sluice_param *param, struct options *options,
                                sluice_error *error) {
     free(options->fail); /* of the same key given before */
@@ -65,11 +77,10 @@ static void warn_of_unknown(const sluice_model_args *args, const sluice_param *p
     if (strncmp(param->name, "sluice.", 7) == 0) { /* the server's own */
         return;
     }
-    snprintf(
-        text, sizeof(text),
-        "parameter %.80s is unknown to the identity backend and ignored (it knows delay_us, fail, "
-        "respond_from and responses)",
-        param->name);
+    snprintf(text, sizeof(text),
+             "parameter %.80s is unknown to the identity backend and ignored (it knows delay_us, "
+             "echo_parameters, fail, respond_from and responses)",
+             param->name);
     host->log(SLUICE_LOG_WARNING, args->name, text);
 }
 
@@ -84,6 +95,9 @@ static sluice_status one_read(struct options *options, const sluice_model_args *
     }
     if (strcmp(param->name, "respond_from") == 0) {
         return from_read(param, options, error);
+    }
+    if (strcmp(param->name, "echo_parameters") == 0) {
+        return echo_read(param, options, error);
     }
     if (strcmp(param->name, "fail") == 0) {
         return fail_read(param, options, error);
