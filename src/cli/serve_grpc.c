@@ -3,6 +3,7 @@
 
 #include "cli/grpc_listen.h"
 #include "cli/serve_guard.h"
+#include "serve/header_forward.h"
 
 enum {
     /* What one connection may have sent that no method has asked for, and all its streams
@@ -43,6 +44,9 @@ enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings
     if (n == 0) {
         return ST_OK;
     }
+    enum status st = settings->grpc_forward
+                         ? header_forward_new(settings->grpc_forward, &self->forward, err)
+                         : ST_OK;
     struct grpc_api_options api = {
         .repository = repository,
         .limits = {.max_json_bytes = settings->max_json_size,
@@ -50,11 +54,14 @@ enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings
                    .max_elements = settings->max_tensor_elements},
         .server_name = settings->server_id,
         .server_version = SLUICE_VERSION,
+        .forward = self->forward,
         .max_in_flight = STREAM_REQUESTS,
         .workers = options->workers,
         .n_workers = options->n_workers,
     };
-    enum status st = grpc_api_new(&api, &self->api, err);
+    if (st == ST_OK) {
+        st = grpc_api_new(&api, &self->api, err);
+    }
     if (st == ST_OK) {
         struct grpc_server_options all = *options;
         all.limits = limits_of(settings);
@@ -85,4 +92,5 @@ void serve_grpc_changed(struct serve_grpc *self) {
 void serve_grpc_free(struct serve_grpc *self) {
     grpc_server_free(self->server);
     grpc_api_free(self->api);
+    header_forward_free(self->forward);
 }

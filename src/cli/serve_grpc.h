@@ -10,7 +10,8 @@
 
 struct serve_grpc {
     struct grpc_api *api;
-    struct grpc_server *server; /* NULL: --grpc none */
+    struct header_forward *forward; /* NULL: no pattern */
+    struct grpc_server *server;     /* NULL: --grpc none */
 };
 
 /* How many addresses --grpc names. */

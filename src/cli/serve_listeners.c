@@ -48,6 +48,7 @@ static enum status start_http(struct serve_listeners *self, struct repository *r
         .server_name = settings->server_id,
         .server_version = SLUICE_VERSION,
         .keys = self->guard.keys,
+        .forward = self->http_forward,
         .metrics = &self->admin.metrics,
     };
     struct http_server_options options = {.limits = limits_of(settings),
@@ -81,7 +82,12 @@ static enum status listen_http(struct serve_listeners *self, const char *text,
 
 static enum status open_http(struct serve_listeners *self, struct repository *repository,
                              const struct process_threads *threads, struct error *err) {
-    enum status st = start_http(self, repository, threads, err);
+    enum status st = self->settings->http_forward ? header_forward_new(self->settings->http_forward,
+                                                                       &self->http_forward, err)
+                                                  : ST_OK;
+    if (st == ST_OK) {
+        st = start_http(self, repository, threads, err);
+    }
     for (size_t i = 0; st == ST_OK && i < self->settings->http.n; i++) {
         st = listen_http(self, self->settings->http.items[i], &self->addresses[i], err);
     }
@@ -296,6 +302,7 @@ void serve_listeners_end_threads(struct serve_listeners *self) {
 
 void serve_listeners_free(struct serve_listeners *self) {
     http_server_free(self->http);
+    header_forward_free(self->http_forward);
     serve_grpc_free(&self->grpc);
     serve_mip_free(&self->mip);
     serve_admin_free(&self->admin);

@@ -24,6 +24,7 @@ struct serve_listeners {
     struct serve_guard guard;
     struct serve_admin admin;
     struct http_api http_api;
+    struct header_forward *http_forward; /* NULL: no pattern */
     struct http_server *http;
     struct serve_grpc grpc;
     struct serve_mip mip;

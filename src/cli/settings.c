@@ -15,6 +15,7 @@
 #include "cli/serve_guard.h"
 #include "loop/cpus.h"
 #include "net/address.h"
+#include "serve/header_forward.h"
 #include "serve/mip_target.h"
 
 /* From the folder of the installed program to its backends and parts; the build sets them from the
@@ -187,6 +188,15 @@ static enum status check_addresses(const struct serve_settings *settings, struct
     return st == ST_OK ? st : error_prefix(err, "--mip");
 }
 
+static enum status check_patterns(const struct serve_settings *settings, struct error *err) {
+    if (header_forward_check(settings->http_forward, err) != ST_OK) {
+        return error_prefix(err, "--http-header-forward-pattern");
+    }
+    return header_forward_check(settings->grpc_forward, err) != ST_OK
+               ? error_prefix(err, "--grpc-header-forward-pattern")
+               : ST_OK;
+}
+
 static enum status resolve(struct serve_settings *out, struct arena *arena, struct error *err) {
     if (out->paths.n + out->model_repositories.n == 0) {
         return error_set(err, ST_BAD_CONFIG,
@@ -197,6 +207,9 @@ static enum status resolve(struct serve_settings *out, struct arena *arena, stru
                          "there is nowhere to listen: http needs at least one address");
     }
     enum status st = check_addresses(out, err);
+    if (st == ST_OK) {
+        st = check_patterns(out, err);
+    }
     if (st != ST_OK) {
         return st;
     }

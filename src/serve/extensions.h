@@ -9,6 +9,7 @@ static const char *const EXTENSIONS[] = {"classification",
                                          "model_repository(unload_dependents)",
                                          "model_configuration",
                                          "binary_tensor_data",
+                                         "parameters",
                                          "statistics",
                                          "logging",
                                          NULL};

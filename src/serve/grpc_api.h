@@ -13,11 +13,14 @@
 #include "net/grpc_server.h"
 #include "wire/v2_request.h"
 
+struct header_forward;
+
 struct grpc_api_options {
     struct repository *repository;
     struct v2_limits limits;
-    const char *server_name;       /* metadata: name */
-    const char *server_version;    /* metadata: version */
+    const char *server_name;              /* metadata: name */
+    const char *server_version;           /* metadata: version */
+    const struct header_forward *forward; /* metadata for models; NULL: none */
     size_t max_in_flight;          /* requests of one ModelStreamInfer that are not answered yet */
     struct worker *const *workers; /* those of the server; for Health's Watch */
     size_t n_workers;

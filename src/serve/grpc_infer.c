@@ -4,6 +4,7 @@
 
 #include "base/metric.h"
 #include "serve/classify.h"
+#include "serve/header_forward.h"
 #include "serve/opened.h"
 
 /* ---- what both methods share ----------------------------------------------------------------- */
@@ -35,6 +36,11 @@ static enum status prepare(struct grpc_infer *infer, struct model_version **vers
     struct v2_grpc_request *request = &infer->request;
     enum status st = v2_grpc_request_decode(infer->message->arena, infer->message->data,
                                             &options->limits, request, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    st = header_forward_grpc(options->forward, infer->message->arena, infer->rpc,
+                             &request->infer.params, err);
     if (st != ST_OK) {
         return st;
     }

@@ -12,16 +12,18 @@
 #include "model/repository.h"
 #include "net/http_server.h"
 #include "serve/admin_metrics.h"
+#include "serve/header_forward.h"
 #include "serve/keys.h"
 #include "wire/v2_request.h"
 
 struct http_api {
     struct repository *repository;
     struct v2_limits limits;
-    uint64_t max_body_bytes;    /* for messages and decompression; net enforces it */
-    const char *server_name;    /* metadata: name */
-    const char *server_version; /* metadata: version */
-    const struct keys *keys;    /* NULL: whoever asks may */
+    uint64_t max_body_bytes;              /* for messages and decompression; net enforces it */
+    const char *server_name;              /* metadata: name */
+    const char *server_version;           /* metadata: version */
+    const struct keys *keys;              /* NULL: whoever asks may */
+    const struct header_forward *forward; /* headers for models; NULL: none */
     struct admin_metrics *metrics;
     atomic_bool draining; /* ready says 503 from now on */
 };

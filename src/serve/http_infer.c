@@ -185,7 +185,10 @@ static void on_body(struct http_api *api, struct http_exchange *exchange) {
     struct http_infer *infer = exchange->user;
     struct infer_request *request = &infer->request.infer;
     struct error err;
-    if (decode(infer, api, &err) != ST_OK || infer_check(request, infer->spec, &err) != ST_OK ||
+    if (decode(infer, api, &err) != ST_OK ||
+        header_forward_http(api->forward, exchange->arena, &exchange->head, &request->params,
+                            &err) != ST_OK ||
+        infer_check(request, infer->spec, &err) != ST_OK ||
         classify_check(request, infer->spec, &err) != ST_OK ||
         infer_align_copy(request, &err) != ST_OK) {
         fail_within(exchange, &err);
