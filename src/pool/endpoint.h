@@ -44,6 +44,9 @@ struct endpoint {
     bool refused;        /* in the pool's list of those that refused a connection */
     uint64_t refused_ns; /* until when that counts */
     struct endpoint *refused_before, *refused_after;
+    uint64_t
+        barren_ns; /* nobody that waits is called for it until then: the last one that was could
+                           not go there, though it had room; 0: it isn't known to be so */
     _Atomic uint32_t n_snapshots; /* that it is in; without any it is only reached by tickets */
 
     struct endpoint_address address;

@@ -145,11 +145,15 @@ static enum attempt take_of_called(struct trial *trial, struct pool_waiter *wait
         return attempt;
     }
     waiter->kept = NULL;
+    bool there = attempt == ATTEMPT_PICKED && kept == trial->best.endpoints[0];
+    if (kept && (attempt == ATTEMPT_SATURATED || there)) {
+        pool_note_barren(pool, kept, !there);
+    }
     if (attempt == ATTEMPT_SATURATED && can_wait(trial)) {
         return attempt;
     }
     pool_quit(pool, waiter, attempt == ATTEMPT_PICKED ? FLOW_DISPATCHED : FLOW_REFUSED, calls);
-    if (kept && !(attempt == ATTEMPT_PICKED && kept == trial->best.endpoints[0])) {
+    if (kept && !there) {
         pool_fill(pool, kept, calls);
     }
     return attempt;

@@ -145,6 +145,8 @@ bool pool_awaits(struct pool *pool, const struct endpoint *endpoint);
 /* There may be room now; `awaited`: as it was before. */
 void pool_fill_awaited(struct pool *pool, struct endpoint *endpoint, bool awaited,
                        struct pool_calls *calls);
+/* One that was called for the endpoint was picked for; or, `barren`, it waits on. */
+void pool_note_barren(struct pool *pool, struct endpoint *endpoint, bool barren);
 /* One request less at an endpoint, and what comes of that. */
 void pool_lower(struct pool *pool, struct endpoint *endpoint, struct pool_calls *calls);
 /* The pool's configuration is another one. */

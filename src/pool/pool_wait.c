@@ -8,6 +8,9 @@
 #include "loop/clock.h"
 #include "pool/pool_state.h"
 
+/* How long an endpoint with room is not tried again to which filters let nobody. */
+static const uint64_t BARREN_NS = 1000000000;
+
 static struct pool_waiter *waiter_of(struct flow_item *item) {
     return (struct pool_waiter *)(void *)item;
 }
@@ -102,6 +105,7 @@ static bool is_lost(const struct pool *pool, const struct pool_waiter *waiter) {
 struct place {
     struct pool *pool;
     struct endpoint *endpoint;
+    uint64_t now_ns;
 };
 
 static bool fits(void *context, const struct flow_item *item) {
@@ -158,10 +162,28 @@ static void note_room(struct pool *pool) {
     atomic_store_explicit(&pool->n_freed, n_freed + 1, memory_order_relaxed);
 }
 
+/* Filters are mostly of the endpoint's labels: what is true of one that waits is so of the next,
+ * and one is enough to find out whether it still is. Returns: how many are called at most. */
+static uint64_t most_calls(const struct pool *pool, struct endpoint *endpoint) {
+    uint64_t now_ns = endpoint->barren_ns > 0 && pool->flow.n_queued > 0 ? clock_now_ns() : 0;
+    if (now_ns == 0) {
+        return UINT64_MAX;
+    }
+    bool again = endpoint->barren_ns <= now_ns;
+    endpoint->barren_ns = again ? now_ns + BARREN_NS : endpoint->barren_ns;
+    return again;
+}
+
+void pool_note_barren(struct pool *pool, struct endpoint *endpoint, bool barren) {
+    lock_assert_held(&pool->lock);
+    endpoint->barren_ns = barren && has_room(pool, endpoint) ? clock_now_ns() + BARREN_NS : 0;
+}
+
 void pool_fill(struct pool *pool, struct endpoint *endpoint, struct pool_calls *calls) {
-    struct place place = {pool, endpoint};
+    struct place place = {.pool = pool, .endpoint = endpoint};
     note_room(pool);
-    while (pool->flow.n_queued > 0 && has_room(pool, endpoint)) {
+    for (uint64_t most = most_calls(pool, endpoint);
+         most > 0 && pool->flow.n_queued > 0 && has_room(pool, endpoint); most--) {
         struct flow_item *item = flow_first(&pool->flow, fits, &place);
         if (!item) {
             break;
@@ -200,7 +222,8 @@ static bool has_place(void *context, const struct flow_item *item) {
             pool_snapshot_named(place->pool->snapshot, &one->items[i], &n);
         for (; n > 0; n--, member++) {
             place->endpoint = member->endpoint;
-            if (has_room(place->pool, place->endpoint) && fits(place, item)) {
+            if (place->endpoint->barren_ns <= place->now_ns &&
+                has_room(place->pool, place->endpoint) && fits(place, item)) {
                 return true;
             }
         }
@@ -211,7 +234,7 @@ static bool has_place(void *context, const struct flow_item *item) {
 /* Where all that waits may go to a few endpoints only, it is cheaper to look at those than at what
  * waits for each endpoint there is. */
 static void fill_for_narrow(struct pool *pool, struct pool_calls *calls) {
-    struct place place = {.pool = pool};
+    struct place place = {.pool = pool, .now_ns = clock_now_ns()};
     note_room(pool);
     while (pool->flow.n_queued > 0 && flow_first(&pool->flow, has_place, &place)) {
         pool_fill(pool, place.endpoint, calls);
@@ -278,6 +301,9 @@ void pool_fill_anew(struct pool *pool, struct pool_calls *calls) {
         call(pool, waiter_of(flow_first(&pool->flow, is_anybody, NULL)), NULL, calls);
     }
     call_lost(pool, calls);
+    for (uint32_t i = 0; i < pool->snapshot->n_members; i++) {
+        pool->snapshot->members[i].endpoint->barren_ns = 0;
+    }
     pool_fill_all(pool, calls);
     flow_forget(&pool->flow, has_priority, spec);
 }

@@ -518,16 +518,28 @@ static void filters(void **state) {
     spec->profile = &profile;
     spec->max_in_flight = 1;
     spec->flow_control.on = true;
+    spec->flow_control.max_wait_ns = 100000 * MS;
     open_pool(&fixture, spec);
     ask_and_go(&fixture, &askers[0]);
     ask_and_wait(&fixture, &askers[1]);
     pool_tick(fixture.pool, 0); /* the other has room, but not for it */
     assert_ptr_equal(pool_bell_next(&bell), &askers[1].waiter);
     ask_and_wait(&fixture, &askers[1]);
+    pool_tick(fixture.pool, 0); /* which is known now, and tried again later, with one of them */
     expect_nobody();
+    ask_and_wait(&fixture, &askers[2]);
+    clock_drive_ns(clock_now_ns() + 1000 * MS);
+    pool_tick(fixture.pool, 0);
+    pool_tick(fixture.pool, 0);
+    assert_ptr_equal(pool_bell_next(&bell), &askers[1].waiter);
+    expect_nobody();
+    ask_and_wait(&fixture, &askers[1]);
     give_back(&fixture, &askers[0]);
     expect_called(&fixture, &askers[1]);
     give_back(&fixture, &askers[1]);
+    expect_called(&fixture, &askers[2]);
+    give_back(&fixture, &askers[2]);
+    askers[2] = (struct asker){0};
     askers[2].request.subset = &(struct subset){.items = &(struct endpoint_address){0}, .n = 1};
     *askers[2].request.subset->items = fixture_numbered(1);
     assert_int_equal(ask(&fixture, &askers[2]), ST_NO_ENDPOINT);
