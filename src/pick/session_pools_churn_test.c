@@ -15,9 +15,8 @@
 
 #include "base/metric.h"
 #include "loop/clock.h"
-#include "pick/session.h"
+#include "pick/session_churn_fixture.h"
 #include "pool/pool_fixture.h"
-#include "wire/ext_proc_client.h"
 
 enum { POOLS = 4, ENDPOINTS = 5, THREADS = 3, OPEN = 12, UPDATES = 300, WAITS = 2000 };
 
@@ -108,20 +107,11 @@ static void judge(struct stream *stream, const struct ext_proc_reply *reply) {
 static void on_send(void *user, const struct piece *pieces, size_t n_pieces,
                     void (*release)(void *cookie), void *cookie) {
     struct stream *stream = user;
-    char bytes[4096];
-    size_t n = 0;
-    for (size_t i = 0; i < n_pieces && n + pieces[i].n_bytes <= sizeof(bytes); i++) {
-        memcpy(bytes + n, pieces[i].data, pieces[i].n_bytes);
-        n += pieces[i].n_bytes;
-    }
-    struct ext_proc_reply reply;
-    if (ext_proc_reply_decode(str_make(bytes, n), &reply, NULL) == ST_OK) {
-        judge(stream, &reply);
+    struct churn_said said;
+    if (churn_read(pieces, n_pieces, release, cookie, &said)) {
+        judge(stream, &said.reply);
     } else {
         stream->worker->n_wrong++;
-    }
-    if (release) {
-        release(cookie);
     }
 }
 

@@ -1,5 +1,8 @@
 """Requests that wait at `sluice pick` while the world changes: their endpoints leave, their whole pool leaves, what
 an endpoint said grows old, their bodies come in a great many pieces."""
+import contextlib
+
+import grpc
 import pytest
 
 from lib import http1
@@ -131,3 +134,30 @@ def test_a_body_in_tiny_pieces(start):
         assert endpoint_of(queued.next()) == A
         finish(queued)
     picker.wait_at_rest()
+
+
+def test_a_drain_that_some_still_wait_in(start):
+    """On several connections, at the headers and with bodies: what waits is cut off, and the picker ends in order."""
+    picker = start(f"endpoints: [{A}, {B}]\n{FLOW}", "--drain-timeout", "2s", "--workers", "3")
+    with contextlib.ExitStack() as open_ones:
+        proxies = [open_ones.enter_context(Proxy(picker.grpc_addresses[0])) for _ in range(4)]
+        busy = [ask(proxies[0]), ask(proxies[1])]
+        assert {endpoint_of(stream.next()) for stream in busy} == {A, B}
+        first = ask(proxies[2])
+        wait_waiting(picker, 1)
+        queued = [ask(proxies[n % 4], config=DUPLEX if n % 2 else "NONE NONE") for n in range(24)]
+        wait_waiting(picker, 25)
+        for stream in queued[1::2]:
+            stream.send(*[body(b"x" * 1000)] * 10)
+        picker.signal()
+        picker.wait_for(lambda: "ending" in picker.log_text(), "a drain")
+        finish(busy[0])
+        assert endpoint_of(first.next()) in (A, B)  # and it does not end
+        for stream in queued[4:8]:
+            stream.reset()
+        assert picker.wait_exit() == 0
+        for stream in queued[:4] + queued[8:]:
+            with pytest.raises(grpc.RpcError) as caught:
+                stream.next()
+            assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+    assert "requests are cut off" in picker.log_text()
