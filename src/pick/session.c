@@ -204,13 +204,27 @@ bool pick_session_owes(const struct pick_session *session) {
     return session->phase == PICK_HELD;
 }
 
+/* Returns: ST_WAIT_EXPIRED; ST_NO_ENDPOINT where it is not for their load that nobody takes it. */
+static enum status say_expired(struct pick_session *session, struct error *err) {
+    const struct pool_flow_control *flow = &pick_session_spec(session)->flow_control;
+    unsigned long long ms = flow->max_wait_ns / 1000000;
+    struct pool_numbers numbers;
+    pool_read(session->means.pool, &numbers);
+    if (numbers.n_ready + numbers.n_unchecked == 0) {
+        return error_set(err, ST_NO_ENDPOINT,
+                         "none of the pool's %u endpoints is ready any more, after a wait of %llu "
+                         "ms (flow_control: max_wait in the picker's configuration)",
+                         numbers.n_endpoints, ms);
+    }
+    return error_set(err, ST_WAIT_EXPIRED,
+                     "every endpoint was full for as long as a request may wait, which is %llu ms "
+                     "(flow_control: max_wait in the picker's configuration)",
+                     ms);
+}
+
 static void expire(struct pick_session *session) {
     struct error err;
-    const struct pool_flow_control *flow = &pick_session_spec(session)->flow_control;
-    error_set(&err, ST_WAIT_EXPIRED,
-              "every endpoint was full for as long as a request may wait, which is %llu ms "
-              "(flow_control: max_wait in the picker's configuration)",
-              (unsigned long long)(flow->max_wait_ns / 1000000));
+    (void)say_expired(session, &err);
     pick_session_stop_waiting(session, FLOW_EXPIRED);
     pick_session_refuse(session, &err);
 }

@@ -207,6 +207,25 @@ static void what_is_wrong_by_then(void **state) {
     end(&busy);
 }
 
+/* What was full is down by then: that is no saturation. */
+static void nobody_is_ready_by_then(void **state) {
+    struct pool_spec *spec = spec_of();
+    (void)state;
+    spec->health.kind = POOL_HEALTH_TCP;
+    struct busy busy = {.stage = stage_open(spec)};
+    struct endpoint *endpoint = fixture_endpoint(&busy.stage->pool, "10.0.0.1:8000");
+    pool_set_ready(busy.stage->pool.pool, endpoint, true);
+    busy.pick = fixture_pick(&busy.stage->pool);
+    stage_request(busy.stage, ":method=POST|:path=/v2/models/m/infer", false,
+                  STAGE_CONFIG(NONE, NONE));
+    expect_waiting(busy.stage);
+    pool_set_ready(busy.stage->pool.pool, endpoint, false);
+    expect_waiting(busy.stage);
+    pick_session_time_out(busy.stage->session);
+    assert_int_equal(stage_next(busy.stage)->http_status, 503);
+    end(&busy);
+}
+
 static void a_body_is_held_within_its_limit(void **state) {
     struct busy busy = begin();
     static char piece[100000];
@@ -261,6 +280,7 @@ int main(void) {
         cmocka_unit_test(raised),
         cmocka_unit_test(ends_of_a_wait),
         cmocka_unit_test(what_is_wrong_by_then),
+        cmocka_unit_test(nobody_is_ready_by_then),
         cmocka_unit_test(a_body_is_held_within_its_limit),
         cmocka_unit_test(tiny_pieces_are_held_within_limits),
     };
