@@ -11,6 +11,8 @@
 
 struct header_forward;
 
+enum { HEADER_FORWARD_NAME_BYTES = 255 }; /* a longer name never fits */
+
 /* `pattern` is a POSIX extended regular expression that fits a name where it is found anywhere in
  * it, in upper and lower case alike unless it begins with "(?-i)". Returns: ST_BAD_CONFIG for what
  * is none; ST_NO_MEMORY. Owns: *out until header_forward_free. */

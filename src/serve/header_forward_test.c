@@ -87,6 +87,26 @@ static void headers(void **state) {
     }
 }
 
+/* Looking at a name takes no more than a short one does. */
+static void long_names(void **state) {
+    static char name[HEADER_FORWARD_NAME_BYTES + 1];
+    struct arena *arena = arena_new(NULL, 0);
+    struct header_forward *forward;
+    struct error err;
+    (void)state;
+    memset(name, 'x', sizeof(name));
+    assert_int_equal(header_forward_new("x$", &forward, &err), ST_OK);
+    for (size_t n = sizeof(name) - 1; n <= sizeof(name); n++) {
+        const struct http_field field = {str_make(name, n), STR("v")};
+        const struct http_head head = {.fields = &field, .n_fields = 1};
+        struct params params = {NULL, 0};
+        assert_int_equal(header_forward_http(forward, arena, &head, &params, &err), ST_OK);
+        assert_int_equal(params.n, n <= HEADER_FORWARD_NAME_BYTES);
+    }
+    header_forward_free(forward);
+    arena_free(arena);
+}
+
 static void metadata(void **state) {
     static const struct grpc_field fields[] = {
         {STR("te"), STR("trailers")},       {STR("content-type"), STR("application/grpc")},
@@ -116,6 +136,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_a_pattern),
         cmocka_unit_test(headers),
+        cmocka_unit_test(long_names),
         cmocka_unit_test(metadata),
     };
     return cmocka_run_group_tests_name("serve/header_forward", tests, NULL, NULL);
