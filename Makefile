@@ -20,7 +20,7 @@ includedir ?= $(prefix)/include
 within_prefix = $(patsubst $(prefix)/%,%,$(1))
 
 .PHONY: all bootstrap tools test unit scenario interop demo demo-pick soak storm clang valgrind asan \
-	tsan fuzz bench lint fmt docs test-setup install clean help build-clang build-asan build-tsan build-fuzz
+	tsan fuzz bench simulate lint fmt docs test-setup install clean help build-clang build-asan build-tsan build-fuzz
 
 all: bootstrap $(BUILD)/build.ninja ## install what is missing, build build/sluice
 	@$(NINJA) -C $(BUILD) --quiet
@@ -133,6 +133,10 @@ bench: all ## measure against the floors of this machine; count instructions
 	@SLUICE_BUILD=$(BUILD) bench/run
 	@SLUICE_BUILD=$(BUILD) bench/envoy
 	@SLUICE_BUILD=$(BUILD) bench/instructions
+
+simulate: all ## the picker's profiles on simulated servers: tables and picture of docs/choosing.md
+	@$(NINJA) -C $(BUILD) --quiet bench/simulate/simulate
+	@bench/simulate/draw $(BUILD)/bench/simulate/simulate
 
 lint: tools all ## layers, text, format, public headers, clang-tidy
 	@tools/lint $(BUILD)

@@ -1,0 +1,36 @@
+/* What will happen, the next first; of those at the same time, in the order in which they were
+ * added. */
+#ifndef SLUICE_BENCH_SIMULATE_EVENTS_H
+#define SLUICE_BENCH_SIMULATE_EVENTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum sim_event_kind { SIM_ARRIVAL, SIM_FIRST_TOKEN, SIM_END, SIM_SCRAPE };
+
+struct sim_event {
+    uint64_t at_ns;
+    uint64_t order;
+    enum sim_event_kind kind;
+    uint32_t index; /* of the request, or, when one is asked for its load, of the server */
+};
+
+/* There is no memory: says so, and ends the program. */
+_Noreturn void sim_no_memory(void);
+
+/* Zeroed memory has none. */
+struct sim_events {
+    struct sim_event *heap; /* each is before the two at twice its place, and one and two behind */
+    size_t n, cap;
+    uint64_t n_added;
+};
+
+void sim_events_fini(struct sim_events *events);
+/* Ends the program when there is no memory. */
+void sim_events_add(struct sim_events *events, uint64_t at_ns, enum sim_event_kind kind,
+                    uint32_t index);
+/* Returns: false when there is none. */
+bool sim_events_next(struct sim_events *events, struct sim_event *out);
+
+#endif

@@ -1,0 +1,87 @@
+/* What each profile makes of each scenario: mean and p99 of the waiting time, in simulated time.
+ *
+ *     simulate [--json] [SERVERS [SECONDS [SEED]]]
+ *
+ * Without a number of servers, 8 and 100. The same numbers give the same table, to the last
+ * digit. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/num.h"
+#include "run.h"
+
+static struct sim_result result; /* too large for a stack */
+
+static void print_head(uint32_t n_servers) {
+    printf("%-24s", "");
+    for (size_t i = 0; i < SIM_N_SCENARIOS; i++) {
+        printf("  %16s", SIM_SCENARIOS[i].name);
+    }
+    printf("\n%4u servers%12s", n_servers, "");
+    for (size_t i = 0; i < SIM_N_SCENARIOS; i++) {
+        printf("  %7s  %7s", "mean ms", "p99");
+    }
+    printf("\n");
+}
+
+static void print_table(struct sim_setting setting) {
+    print_head(setting.n_servers);
+    for (size_t i = 0; i < SIM_N_PROFILES; i++) {
+        setting.profile = &SIM_PROFILES[i];
+        printf("%-24s", setting.profile->title);
+        for (size_t k = 0; k < SIM_N_SCENARIOS; k++) {
+            setting.scenario = &SIM_SCENARIOS[k];
+            sim_run(&setting, &result);
+            printf("  %7.0f  %7.0f", result.mean_s * 1e3, result.p99_s * 1e3);
+            fflush(stdout);
+        }
+        printf("\n");
+    }
+    printf("\n");
+}
+
+/* A line for each run. */
+static void print_json(struct sim_setting setting) {
+    for (size_t i = 0; i < SIM_N_PROFILES; i++) {
+        for (size_t k = 0; k < SIM_N_SCENARIOS; k++) {
+            setting.profile = &SIM_PROFILES[i];
+            setting.scenario = &SIM_SCENARIOS[k];
+            sim_run(&setting, &result);
+            printf("{\"servers\":%u,\"seconds\":%u,\"profile\":\"%s\",\"scenario\":\"%s\","
+                   "\"n\":%u,\"mean_s\":%.9f,\"p99_s\":%.9f,\"hits\":%.4f,\"of_first\":%.6f}\n",
+                   setting.n_servers, setting.seconds, setting.profile->title,
+                   setting.scenario->title, result.n, result.mean_s, result.p99_s, result.hits,
+                   result.n_of[0] / (result.n / 0.9));
+            fflush(stdout);
+        }
+    }
+}
+
+/* The i-th of them, a number from 1. */
+static uint32_t argument(int argc, char **argv, int i, uint64_t most, uint32_t preset) {
+    uint64_t value = preset;
+    if (i < argc && (!num_parse_u64(str_of(argv[i]), &value) || value < 1 || value > most)) {
+        fprintf(stderr,
+                "usage: simulate [--json] [SERVERS [SECONDS [SEED]]]\n"
+                "at most %d servers and 3600 seconds\n",
+                SIM_MOST_SERVERS);
+        exit(2);
+    }
+    return (uint32_t)value;
+}
+
+int main(int argc, char **argv) {
+    bool json = argc > 1 && strcmp(argv[1], "--json") == 0;
+    int first = json ? 2 : 1;
+    static const uint32_t sizes[] = {8, 100};
+    size_t n = argc > first ? 1 : sizeof(sizes) / sizeof(*sizes);
+    for (size_t i = 0; i < n; i++) {
+        struct sim_setting setting = {.n_servers =
+                                          argument(argc, argv, first, SIM_MOST_SERVERS, sizes[i]),
+                                      .seconds = argument(argc, argv, first + 1, 3600, 120),
+                                      .seed = argument(argc, argv, first + 2, UINT32_MAX, 1)};
+        (json ? print_json : print_table)(setting);
+    }
+    return 0;
+}

@@ -1,0 +1,94 @@
+/* Profiles, made of the pool's plugins without parameters. */
+#include "profiles.h"
+
+#include <string.h>
+
+const struct sim_profile SIM_PROFILES[] = {
+    {.name = "default", .title = "default", .is_default = true},
+    {.name = "no-prefix",
+     .title = "default, prompts unseen",
+     .scorers = {{"queue-scorer", 2},
+                 {"kv-cache-utilization-scorer", 2},
+                 {"active-request-scorer", 2}},
+     .picker = "max-score-picker"},
+    {.name = "latency",
+     .title = "default, times of answers",
+     .scorers = {{"queue-scorer", 2},
+                 {"kv-cache-utilization-scorer", 2},
+                 {"active-request-scorer", 2},
+                 {"latency-scorer", 1}},
+     .picker = "max-score-picker"},
+    {.name = "prefix",
+     .title = "prefix cache only",
+     .scorers = {{"prefix-cache-scorer", 1}},
+     .picker = "max-score-picker"},
+    {.name = "queue",
+     .title = "queue only",
+     .scorers = {{"queue-scorer", 1}},
+     .picker = "max-score-picker"},
+    {.name = "kv",
+     .title = "KV cache only",
+     .scorers = {{"kv-cache-utilization-scorer", 1}},
+     .picker = "max-score-picker"},
+    {.name = "fewest",
+     .title = "fewest in flight",
+     .scorers = {{"active-request-scorer", 1}},
+     .picker = "max-score-picker"},
+    {.name = "two",
+     .title = "power of two choices",
+     .scorers = {{"queue-scorer", 2},
+                 {"kv-cache-utilization-scorer", 2},
+                 {"active-request-scorer", 2}},
+     .picker = "power-of-two-picker"},
+    {.name = "round-robin", .title = "round robin", .picker = "round-robin-picker"},
+    {.name = "random", .title = "random", .picker = "random-picker"},
+};
+
+const size_t SIM_N_PROFILES = sizeof(SIM_PROFILES) / sizeof(*SIM_PROFILES);
+
+const struct sim_profile *sim_profile_find(const char *name) {
+    for (size_t i = 0; i < SIM_N_PROFILES; i++) {
+        if (strcmp(SIM_PROFILES[i].name, name) == 0) {
+            return &SIM_PROFILES[i];
+        }
+    }
+    return NULL;
+}
+
+static enum status make_step(const char *type, float weight, const struct doc_node *node,
+                             struct arena *arena, struct profile_step *out, struct error *err) {
+    *out = (struct profile_step){
+        .plugin = plugin_find(str_of(type)), .weight = weight, .name = str_of(type)};
+    return plugin_read(out->plugin, node, arena, &out->parameters, err);
+}
+
+static enum status make(const struct sim_profile *profile, const struct doc_node *node,
+                        struct arena *arena, struct profile *out, struct error *err) {
+    struct profile_step *scorers = arena_calloc(arena, SIM_MOST_SCORERS, sizeof(*scorers));
+    enum status st = make_step(profile->picker, 0, node, arena, &out->picker, err);
+    out->name = str_of(profile->name);
+    out->scorers = scorers;
+    for (size_t i = 0; st == ST_OK && i < SIM_MOST_SCORERS && profile->scorers[i].plugin; i++) {
+        st = make_step(profile->scorers[i].plugin, profile->scorers[i].weight, node, arena,
+                       &scorers[out->n_scorers++], err);
+    }
+    return st == ST_OK ? profile_gather_wants(out, err) : st;
+}
+
+enum status sim_profile_make(const struct sim_profile *profile, struct arena *arena,
+                             const struct profile **out, struct error *err) {
+    struct doc *nothing;
+    struct profile *made = arena_calloc(arena, 1, sizeof(*made));
+    *out = profile->is_default ? NULL : made;
+    if (profile->is_default) {
+        return ST_OK;
+    }
+    enum status st = doc_parse(DOC_YAML, "simulate", STR("{}"), &nothing, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    struct doc_node node = doc_root(nothing);
+    st = make(profile, &node, arena, made, err);
+    doc_free(nothing);
+    return st;
+}

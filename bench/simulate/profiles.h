@@ -1,0 +1,30 @@
+/* The profiles that are compared: those that a configuration could have. */
+#ifndef SLUICE_BENCH_SIMULATE_PROFILES_H
+#define SLUICE_BENCH_SIMULATE_PROFILES_H
+
+#include "pool/profile.h"
+
+enum { SIM_MOST_SCORERS = 4 };
+
+struct sim_profile {
+    const char *name, *title;
+    bool is_default; /* the pool's own, which is not configured */
+    struct {
+        const char *plugin;
+        float weight;
+    } scorers[SIM_MOST_SCORERS];
+    const char *picker;
+};
+
+extern const struct sim_profile SIM_PROFILES[];
+extern const size_t SIM_N_PROFILES;
+
+/* NULL: there is none of this name. */
+const struct sim_profile *sim_profile_find(const char *name);
+
+/* As the pool takes it, in `arena`; NULL for its own. Returns: as plugin_read. */
+enum status sim_profile_make(const struct sim_profile *profile, struct arena *arena,
+                             const struct profile **out, struct error *err)
+    __attribute__((warn_unused_result));
+
+#endif

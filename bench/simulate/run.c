@@ -1,0 +1,222 @@
+/* The time goes from event to event. */
+#include "run.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "events.h"
+#include "loop/clock.h"
+
+static const uint64_t SECOND_NS = 1000000000, MS_NS = 1000000;
+
+/* As the picker asks up to 100 endpoints for their loads, and how long these count. */
+static const uint64_t SCRAPE_NS = 200000000, COUNTS_NS = 2000000000;
+
+/* A prefix as a text: so many of the picker's blocks of 64 bytes. */
+enum { PREFIX_BYTES = 1024, PREFIX_TABLE_BYTES = 16 << 20 };
+
+static const double SLOW_SPEED = 0.25;
+
+struct run {
+    const struct sim_setting *setting;
+    struct pool *pool;
+    struct pool_reader *reader;
+    struct arena *arena; /* the prompts' */
+    struct pool_prompt prompt;
+    char text[PREFIX_BYTES];
+    struct dice dice;
+    struct sim_events events;
+    struct sim_server *servers; /* in the order of the snapshot's members */
+    struct sim_request *requests;
+    uint32_t n_requests, n_ended;
+};
+
+static void check(enum status st, const struct error *err) {
+    if (st != ST_OK) {
+        fprintf(stderr, "simulate: %s\n", err->text);
+        exit(1);
+    }
+}
+
+/* ---- before and after ------------------------------------------------------------------------ */
+
+static void open_pool(struct run *run) {
+    struct pool_spec *spec;
+    struct prefix_table *prefixes;
+    struct error err;
+    check(pool_new(&run->pool, &err), &err);
+    check(prefix_table_new(PREFIX_TABLE_BYTES, &prefixes, &err), &err);
+    pool_use_prefixes(run->pool, prefixes);
+    prefix_table_free(prefixes);
+    check(pool_spec_new(&spec, &err), &err);
+    for (uint32_t i = 0; i < run->setting->n_servers; i++) {
+        struct pool_wanted wanted = {
+            .address = {.family = 4, .port = 8000, .low = (10u << 24) + i}};
+        check(pool_spec_add_endpoint(spec, &wanted, &err), &err);
+    }
+    check(sim_profile_make(run->setting->profile, spec->arena, &spec->profile, &err), &err);
+    check(pool_update(run->pool, &spec, &err), &err);
+    check(pool_reader_new(run->pool, run->setting->seed, &run->reader, &err), &err);
+}
+
+static void open_run(struct run *run) {
+    const struct sim_setting *setting = run->setting;
+    clock_drive_ns(1);
+    open_pool(run);
+    run->dice.state = setting->seed + 1;
+    run->arena = arena_new(NULL, 0);
+    run->prompt.arena = run->arena;
+    run->servers = calloc(setting->n_servers, sizeof(*run->servers));
+    run->n_requests = sim_scenario_requests(setting->scenario, setting->n_servers, setting->seconds,
+                                            setting->seed, &run->requests);
+    if (!run->servers || !run->arena || run->n_requests == 0) {
+        sim_no_memory();
+    }
+    for (uint32_t i = 0; i < setting->n_servers; i++) {
+        run->servers[i].speed = i < setting->scenario->n_slow ? SLOW_SPEED : 1;
+        sim_events_add(&run->events, 1 + SCRAPE_NS * i / setting->n_servers, SIM_SCRAPE, i);
+    }
+    sim_events_add(&run->events, run->requests[0].arrives_ns, SIM_ARRIVAL, 0);
+}
+
+static void close_run(struct run *run) {
+    sim_events_fini(&run->events);
+    free(run->requests);
+    free(run->servers);
+    arena_free(run->arena);
+    pool_reader_free(run->reader);
+    pool_free(run->pool);
+    clock_drive_ns(0);
+}
+
+/* ---- what happens ---------------------------------------------------------------------------- */
+
+static struct str text_of(struct run *run, uint32_t prefix) {
+    struct dice dice = {prefix};
+    for (size_t i = 0; i < sizeof(run->text); i += sizeof(uint64_t)) {
+        uint64_t rolled = dice_roll(&dice);
+        memcpy(run->text + i, &rolled, sizeof(rolled));
+    }
+    return str_make(run->text, sizeof(run->text));
+}
+
+static void begin_all(struct run *run, struct sim_server *server, uint64_t now_ns) {
+    struct sim_request *request;
+    while ((request = sim_server_begin(server, now_ns)) != NULL) {
+        uint32_t index = (uint32_t)(request - run->requests);
+        sim_events_add(&run->events, request->first_ns, SIM_FIRST_TOKEN, index);
+        sim_events_add(&run->events, request->end_ns, SIM_END, index);
+    }
+}
+
+static void arrive(struct run *run, uint32_t index, uint64_t now_ns) {
+    struct sim_request *request = &run->requests[index];
+    struct pool_request asked = {.model = {NULL, 0}};
+    struct pool_pick pick;
+    struct error err;
+    if (request->prefix != 0) {
+        run->prompt.text = text_of(run, request->prefix);
+        asked.prompt = &run->prompt;
+    }
+    check(pool_pick(run->reader, &asked, &pick, &err), &err);
+    const struct pool_snapshot *snapshot = pool_look(run->reader);
+    const struct pool_member *member = pool_snapshot_find(snapshot, &pick.endpoints[0]->address);
+    request->ticket = pick.ticket;
+    request->server = (uint32_t)(member - snapshot->members);
+    sim_server_take(&run->servers[request->server], request);
+    begin_all(run, &run->servers[request->server], now_ns);
+    if (index + 1 < run->n_requests) {
+        sim_events_add(&run->events, request[1].arrives_ns, SIM_ARRIVAL, index + 1);
+    }
+}
+
+static void end(struct run *run, uint32_t index, uint64_t now_ns) {
+    struct sim_request *request = &run->requests[index];
+    struct sim_server *server = &run->servers[request->server];
+    pool_ticket_done(&request->ticket);
+    pool_give_back(run->pool, &request->ticket);
+    sim_server_end(server, request);
+    begin_all(run, server, now_ns);
+    run->n_ended++;
+}
+
+static void scrape(struct run *run, uint32_t index, uint64_t now_ns) {
+    const struct pool_snapshot *snapshot = pool_look(run->reader);
+    const struct endpoint *endpoint = snapshot->members[index].endpoint;
+    struct endpoint_load load = {.asked_ns = now_ns,
+                                 .until_ns = now_ns + COUNTS_NS,
+                                 .in_flight = endpoint_in_flight(endpoint)};
+    sim_server_say(&run->servers[index], &load);
+    pool_set_load(run->pool, endpoint, &load);
+    if (run->n_ended < run->n_requests) {
+        uint64_t jitter_ns = dice_roll(&run->dice) % (SCRAPE_NS / 10);
+        sim_events_add(&run->events, now_ns + SCRAPE_NS - SCRAPE_NS / 20 + jitter_ns, SIM_SCRAPE,
+                       index);
+    }
+}
+
+static void happen(struct run *run, const struct sim_event *event) {
+    clock_drive_ns(event->at_ns);
+    switch (event->kind) {
+    case SIM_ARRIVAL:
+        arrive(run, event->index, event->at_ns);
+        break;
+    case SIM_FIRST_TOKEN:
+        pool_ticket_begun(run->pool, &run->requests[event->index].ticket, true);
+        break;
+    case SIM_END:
+        end(run, event->index, event->at_ns);
+        break;
+    case SIM_SCRAPE:
+        scrape(run, event->index, event->at_ns);
+        break;
+    }
+}
+
+/* ---- the result ------------------------------------------------------------------------------ */
+
+static int compare(const void *a, const void *b) {
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+    return left < right ? -1 : left > right;
+}
+
+static void sum_up(const struct run *run, struct sim_result *out) {
+    uint64_t begin_ns = SECOND_NS + run->setting->seconds * 100 * MS_NS, n_hits = 0;
+    uint64_t *waits = calloc(run->n_requests, sizeof(*waits));
+    double sum = 0;
+    if (!waits) {
+        sim_no_memory();
+    }
+    *out = (struct sim_result){.n = 0};
+    for (uint32_t i = 0; i < run->n_requests; i++) {
+        const struct sim_request *request = &run->requests[i];
+        out->n_of[request->server]++;
+        if (request->arrives_ns >= begin_ns) {
+            waits[out->n++] = request->first_ns - request->arrives_ns;
+            sum += (double)(request->first_ns - request->arrives_ns) / 1e9;
+        }
+    }
+    for (uint32_t i = 0; i < run->setting->n_servers; i++) {
+        n_hits += run->servers[i].n_hits;
+    }
+    qsort(waits, out->n, sizeof(*waits), compare);
+    out->mean_s = sum / out->n;
+    out->p99_s = (double)waits[(uint64_t)out->n * 99 / 100] / 1e9;
+    out->hits = (double)n_hits / run->n_requests;
+    free(waits);
+}
+
+void sim_run(const struct sim_setting *setting, struct sim_result *out) {
+    struct run run = {.setting = setting};
+    struct sim_event event;
+    assert(setting->n_servers > 0 && setting->n_servers <= SIM_MOST_SERVERS);
+    open_run(&run);
+    while (sim_events_next(&run.events, &event)) {
+        happen(&run, &event);
+    }
+    assert(run.n_ended == run.n_requests);
+    sum_up(&run, out);
+    close_run(&run);
+}

@@ -1,0 +1,103 @@
+/* Requests, rolled. The rate is three quarters of what the servers' slots would take if all were
+ * always busy. */
+#include "scenario.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/dice.h"
+
+enum { RATE_PER_SERVER = 14, BURST_EVERY_S = 2, BURST_MS = 20 };
+
+static const uint64_t SECOND_NS = 1000000000, MS_NS = 1000000;
+
+const struct sim_scenario SIM_SCENARIOS[] = {
+    {.name = "even", .title = "all alike"},
+    {.name = "bursts", .title = "half of them in bursts", .in_bursts = 0.5},
+    {.name = "lengths", .title = "one prompt in ten long", .long_share = 0.1},
+    {.name = "prefixes", .title = "prompts begin alike", .prefixes_per_server = 3},
+    {.name = "slow", .title = "one server is slow", .n_slow = 1},
+};
+
+const size_t SIM_N_SCENARIOS = sizeof(SIM_SCENARIOS) / sizeof(*SIM_SCENARIOS);
+
+const struct sim_scenario *sim_scenario_find(const char *name) {
+    for (size_t i = 0; i < SIM_N_SCENARIOS; i++) {
+        if (strcmp(SIM_SCENARIOS[i].name, name) == 0) {
+            return &SIM_SCENARIOS[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+static uint32_t between(struct dice *dice, uint32_t least, uint32_t most) {
+    return least + dice_below(dice, most - least + 1);
+}
+
+static double exponential(struct dice *dice, double mean) {
+    return -log(1 - dice_unit(dice)) * mean;
+}
+
+/* The n-th is wanted one n-th as often as the first: the sum of the first k of these is about
+ * log(k + 1). */
+static uint32_t popular(struct dice *dice, uint32_t n) {
+    double x = exp(dice_unit(dice) * log((double)n + 1));
+    uint32_t i = (uint32_t)x;
+    return i < 1 ? 1 : i > n ? n : i;
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+static void roll_request(const struct sim_scenario *scenario, uint32_t n_servers, struct dice *dice,
+                         struct sim_request *out) {
+    double n_answer = 1 + exponential(dice, 100);
+    out->n_answer = n_answer < 800 ? (uint32_t)n_answer : 800;
+    if (scenario->prefixes_per_server > 0) {
+        out->prefix = popular(dice, scenario->prefixes_per_server * n_servers);
+        out->n_prefix = 1000;
+        out->n_prompt = out->n_prefix + between(dice, 100, 300);
+    } else if (scenario->long_share > 0) {
+        bool is_long = dice_unit(dice) < scenario->long_share;
+        out->n_prompt = is_long ? between(dice, 4000, 8000) : between(dice, 100, 500);
+    } else {
+        out->n_prompt = between(dice, 400, 1200);
+    }
+}
+
+/* In a burst, or at any time. */
+static uint64_t roll_arrival(const struct sim_scenario *scenario, uint32_t seconds,
+                             struct dice *dice) {
+    uint64_t begin_ns = SECOND_NS;
+    if (dice_unit(dice) < scenario->in_bursts) {
+        uint64_t burst = dice_below(dice, seconds / BURST_EVERY_S);
+        return begin_ns + burst * BURST_EVERY_S * SECOND_NS + dice_roll(dice) % (BURST_MS * MS_NS);
+    }
+    return begin_ns + dice_roll(dice) % (seconds * SECOND_NS);
+}
+
+static int compare(const void *a, const void *b) {
+    const struct sim_request *left = a, *right = b;
+    return left->arrives_ns < right->arrives_ns ? -1 : left->arrives_ns > right->arrives_ns;
+}
+
+uint32_t sim_scenario_requests(const struct sim_scenario *scenario, uint32_t n_servers,
+                               uint32_t seconds, uint64_t seed, struct sim_request **out) {
+    uint32_t n = RATE_PER_SERVER * n_servers * seconds;
+    struct sim_request *requests = calloc(n, sizeof(*requests));
+    struct dice dice = {seed};
+    *out = requests;
+    if (!requests) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        requests[i].arrives_ns = roll_arrival(scenario, seconds, &dice);
+    }
+    qsort(requests, n, sizeof(*requests), compare);
+    for (uint32_t i = 0; i < n; i++) {
+        roll_request(scenario, n_servers, &dice, &requests[i]);
+    }
+    return n;
+}
