@@ -146,6 +146,18 @@ def test_a_number_that_json_does_not_have(start):
     live.check_alive()
 
 
+def test_numbers_over_63_bits(start):
+    live = start()
+    status, answer = live.post('{"parameters":{"a":18446744073709551615},' + TENSOR + "}")
+    assert (status, answer["parameters"]) == (200, {"a": 18446744073709551615})
+    request = triton_grpc.service_pb2.ModelInferRequest(model_name="echo")
+    request.inputs.add(name="INPUT0", datatype="FP32", shape=[3])
+    request.raw_input_contents.append(ARRAY.tobytes())
+    request.parameters["a"].uint64_param = 18446744073709551615
+    answer = live.clients["grpc"]._client_stub.ModelInfer(request)
+    assert answer.parameters["a"].uint64_param == 18446744073709551615
+
+
 # ---- headers -------------------------------------------------------------------------------------
 
 def test_headers_are_forwarded(start):
