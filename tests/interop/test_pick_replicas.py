@@ -40,17 +40,8 @@ def pickers(servers, start_picker):
     pool = f"endpoints:\n{listed}metrics: {{preset: sluice, interval: 100ms}}\n"
     started = [start_picker(pool, "--reload-interval", "100ms") for _ in range(N_PICKERS)]
     for picker in started:
-        picker.wait_until(lambda now: sum("_load_age_seconds{" in name for name in now) == N_SERVERS,
-                          "a load of every server")
+        picker.wait_loads(N_SERVERS)
     return started
-
-
-def picks_of(picker):
-    """endpoint → requests that this picker sent there."""
-    prefix = 'sluice_pick_endpoint_picks_total{endpoint="'
-    return collections.Counter({name.removeprefix(prefix).rstrip('"}'): int(value)
-                                for name, value in picker.numbers().items()
-                                if name.startswith(prefix)})
 
 
 def assert_even(picks, share):
@@ -105,7 +96,7 @@ def run_clients(pickers, n_each, n_requests):
 def test_three_pickers_spread_over_the_servers(pickers):
     n_each, n_requests = 4, 150
     run_clients(pickers, n_each, n_requests)
-    picks = [picks_of(picker) for picker in pickers]
+    picks = [picker.picks() for picker in pickers]
     assert [sum(one.values()) for one in picks] == [n_each * n_requests] * N_PICKERS
     assert_even(sum(picks, collections.Counter()), 0.15)
     for picker in pickers:
@@ -116,7 +107,7 @@ def test_a_burst_at_each_of_them(pickers):
     """More requests at once than the servers run, and all at the same moment: no herd."""
     n_each, n_requests = 24, 10
     run_clients(pickers, n_each, n_requests)
-    picks = sum((picks_of(picker) for picker in pickers), collections.Counter())
+    picks = sum((picker.picks() for picker in pickers), collections.Counter())
     assert sum(picks.values()) == N_PICKERS * n_each * n_requests
     assert_even(picks, 0.15)
     for picker in pickers:

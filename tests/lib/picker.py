@@ -1,4 +1,5 @@
 """Starts `sluice pick`, and ends it as an operator would; lib/server.py has what it promises."""
+import collections
 import os
 import signal
 import subprocess
@@ -58,6 +59,17 @@ class Picker(Server):
 
     def numbers(self):
         return metrics.read(self.metrics_address)
+
+    def picks(self):
+        """Of its one pool: endpoint → requests that it sent there."""
+        prefix = 'sluice_pick_endpoint_picks_total{endpoint="'
+        return collections.Counter({name.removeprefix(prefix).rstrip('"}'): int(value)
+                                    for name, value in self.numbers().items() if name.startswith(prefix)})
+
+    def wait_loads(self, n):
+        """So many endpoints have said what their load is."""
+        return self.wait_until(lambda now: sum("_load_age_seconds{" in name for name in now) == n,
+                               f"loads of {n} endpoints")
 
     def wait_until(self, fits, what):
         return metrics.wait_until(self.metrics_address, fits, what)
