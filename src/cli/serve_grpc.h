@@ -20,7 +20,7 @@ size_t serve_grpc_addresses(const struct serve_settings *settings);
  * (serve_grpc_addresses of them) gets the real ones. `options` are the server's, without limits and
  * methods. Returns: why it can't be; what was made until then is for serve_grpc_free. */
 enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings *settings,
-                            struct repository *repository,
+                            struct repository *repository, struct shared *shared,
                             const struct grpc_server_options *options, const struct tls_server *tls,
                             struct serve_place *bound, struct error *err)
     __attribute__((warn_unused_result));

@@ -50,6 +50,7 @@ static enum status start_http(struct serve_listeners *self, struct repository *r
         .keys = self->guard.keys,
         .forward = self->http_forward,
         .metrics = &self->admin.metrics,
+        .shared = self->shared,
     };
     struct http_server_options options = {.limits = limits_of(settings),
                                           .budget = &self->budget,
@@ -94,6 +95,15 @@ static enum status open_http(struct serve_listeners *self, struct repository *re
     return st;
 }
 
+/* ---- shared memory --------------------------------------------------------------------------- */
+
+static struct shared *open_shared(const struct serve_settings *settings) {
+    struct shared_options options = {.allowed = settings->allow_client_shm,
+                                     .prefixes = settings->client_shm_prefixes.items,
+                                     .n_prefixes = settings->client_shm_prefixes.n};
+    return shared_new(&options);
+}
+
 /* ---- gRPC ------------------------------------------------------------------------------------ */
 
 static enum status open_grpc(struct serve_listeners *self, struct repository *repository,
@@ -110,8 +120,8 @@ static enum status open_grpc(struct serve_listeners *self, struct repository *re
     if (!places) {
         return no_memory(err);
     }
-    enum status st = serve_grpc_open(&self->grpc, self->settings, repository, &options,
-                                     self->guard.grpc_tls, places, err);
+    enum status st = serve_grpc_open(&self->grpc, self->settings, repository, self->shared,
+                                     &options, self->guard.grpc_tls, places, err);
     for (size_t i = 0; st == ST_OK && i < n; i++) {
         struct serve_address *out = &self->addresses[self->settings->http.n + i];
         out->address = places[i].address;
@@ -195,6 +205,10 @@ enum status serve_listeners_open(struct serve_listeners *self,
         self->arena ? arena_calloc(self->arena, self->n_addresses, sizeof(*self->addresses)) : NULL;
     if (!self->addresses) {
         self->n_addresses = 0;
+        return no_memory(err);
+    }
+    self->shared = open_shared(settings);
+    if (!self->shared) {
         return no_memory(err);
     }
     enum status st = serve_guard_open(&self->guard, settings, err);
@@ -307,5 +321,6 @@ void serve_listeners_free(struct serve_listeners *self) {
     serve_mip_free(&self->mip);
     serve_admin_free(&self->admin);
     serve_guard_free(&self->guard);
+    shared_free(self->shared);
     arena_free(self->arena);
 }

@@ -10,6 +10,7 @@
 #include "cli/serve_mip.h"
 #include "net/http_server.h"
 #include "serve/http_api.h"
+#include "serve/shared.h"
 
 /* Where it is listened on; one for each setting: HTTP's first, then gRPC's, MIP's, and metrics'. */
 struct serve_address {
@@ -23,6 +24,7 @@ struct serve_listeners {
     struct net_budget budget;
     struct serve_guard guard;
     struct serve_admin admin;
+    struct shared *shared; /* memory of clients */
     struct http_api http_api;
     struct header_forward *http_forward; /* NULL: no pattern */
     struct http_server *http;

@@ -12,6 +12,7 @@ static const char *const EXTENSIONS[] = {"classification",
                                          "parameters",
                                          "statistics",
                                          "logging",
+                                         "system_shared_memory",
                                          NULL};
 
 #endif

@@ -18,6 +18,7 @@ struct header_forward;
 struct grpc_api_options {
     struct repository *repository;
     struct v2_limits limits;
+    struct shared *shared;                /* serve/shared.h */
     const char *server_name;              /* metadata: name */
     const char *server_version;           /* metadata: version */
     const struct header_forward *forward; /* metadata for models; NULL: none */

@@ -27,6 +27,7 @@ struct grpc_infer *grpc_infer_new(struct grpc_call *rpc, struct grpc_message *me
 static void on_done(struct call *call) {
     struct grpc_infer *infer = infer_of(call);
     infer->submitted = false;
+    shared_end(&infer->memory, &infer->request.infer, &call->response);
     infer->done(infer);
 }
 
@@ -51,7 +52,10 @@ static enum status prepare(struct grpc_infer *infer, struct model_version **vers
     }
     infer->spec = model_version_spec(*version);
     infer->labels = opened_of(*version)->labels;
-    st = infer_check(&request->infer, infer->spec, err);
+    st = shared_begin(options->shared, &request->infer, &infer->memory, err);
+    if (st == ST_OK) {
+        st = infer_check(&request->infer, infer->spec, err);
+    }
     if (st == ST_OK) {
         st = classify_check(&request->infer, infer->spec, err);
     }
@@ -59,6 +63,7 @@ static enum status prepare(struct grpc_infer *infer, struct model_version **vers
         st = infer_align_copy(&request->infer, err);
     }
     if (st != ST_OK) {
+        shared_end(&infer->memory, &request->infer, &(struct infer_response){.error = *err});
         model_version_unref(*version);
     }
     return st;

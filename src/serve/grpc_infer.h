@@ -6,12 +6,14 @@
 #include "model/call.h"
 #include "net/grpc_server.h"
 #include "serve/grpc_method.h"
+#include "serve/shared.h"
 #include "wire/v2_grpc.h"
 
 /* Lives in the message's arena. */
 struct grpc_infer {
     struct call call;
     struct v2_grpc_request request;
+    struct shared_use memory; /* of the client's */
     struct grpc_call *rpc;
     struct grpc_message *message;
     const struct model_spec *spec;

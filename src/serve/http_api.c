@@ -7,6 +7,7 @@
 #include "serve/http_infer.h"
 #include "serve/http_job.h"
 #include "serve/http_logging.h"
+#include "serve/http_memory.h"
 #include "serve/http_repository.h"
 #include "serve/http_stats.h"
 #include "serve/http_text.h"
@@ -124,6 +125,9 @@ static const struct route {
     [V2_REPOSITORY_INDEX] = {KEYS_METADATA, HTTP_POST, http_repository_begin},
     [V2_REPOSITORY_LOAD] = {KEYS_CONTROL, HTTP_POST, http_repository_begin},
     [V2_REPOSITORY_UNLOAD] = {KEYS_CONTROL, HTTP_POST, http_repository_begin},
+    [V2_MEMORY_STATUS] = {KEYS_CONTROL, HTTP_READ, http_memory_answer_status},
+    [V2_MEMORY_REGISTER] = {KEYS_CONTROL, HTTP_POST, http_memory_begin},
+    [V2_MEMORY_UNREGISTER] = {KEYS_CONTROL, HTTP_POST, http_memory_begin},
     [V2_LOGGING] = {KEYS_CONTROL, HTTP_READ_OR_POST, http_logging_begin},
 };
 

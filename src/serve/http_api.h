@@ -25,7 +25,8 @@ struct http_api {
     const struct keys *keys;              /* NULL: whoever asks may */
     const struct header_forward *forward; /* headers for models; NULL: none */
     struct admin_metrics *metrics;
-    atomic_bool draining; /* ready says 503 from now on */
+    struct shared *shared; /* serve/shared.h */
+    atomic_bool draining;  /* ready says 503 from now on */
 };
 
 /* The table of callbacks for http_server_new; `api` must outlive the server. */

@@ -12,6 +12,7 @@
 #include "serve/http_job.h"
 #include "serve/load_report.h"
 #include "serve/opened.h"
+#include "serve/shared.h"
 #include "wire/v2_response.h"
 
 /* What is kept for an inference; lives in the exchange's arena. */
@@ -19,6 +20,7 @@ struct http_infer {
     struct http_job job; /* first: it is what exchange->user begins with */
     struct call call;
     struct v2_request request;
+    struct shared_use memory; /* of the client's */
     struct http_exchange *exchange;
     struct repository *repository;
     struct model_version *version; /* until call_submit takes it over */
@@ -163,6 +165,7 @@ static void on_done(struct call *call) {
     struct v2_response encoded;
     struct error err;
     infer->submitted = false;
+    shared_end(&infer->memory, infer->call.request, response);
     if (response->error.status != ST_OK) {
         infer_response_release(response);
         fail(exchange, &response->error);
@@ -181,16 +184,33 @@ static void on_done(struct call *call) {
     }
 }
 
+static enum status prepare(struct http_infer *infer, const struct http_api *api,
+                           struct error *err) {
+    struct infer_request *request = &infer->request.infer;
+    struct http_exchange *exchange = infer->exchange;
+    enum status st = decode(infer, api, err);
+    if (st == ST_OK) {
+        st = header_forward_http(api->forward, exchange->arena, &exchange->head, &request->params,
+                                 err);
+    }
+    if (st == ST_OK) {
+        st = shared_begin(api->shared, request, &infer->memory, err);
+    }
+    if (st == ST_OK) {
+        st = infer_check(request, infer->spec, err);
+    }
+    if (st == ST_OK) {
+        st = classify_check(request, infer->spec, err);
+    }
+    return st == ST_OK ? infer_align_copy(request, err) : st;
+}
+
 static void on_body(struct http_api *api, struct http_exchange *exchange) {
     struct http_infer *infer = exchange->user;
     struct infer_request *request = &infer->request.infer;
     struct error err;
-    if (decode(infer, api, &err) != ST_OK ||
-        header_forward_http(api->forward, exchange->arena, &exchange->head, &request->params,
-                            &err) != ST_OK ||
-        infer_check(request, infer->spec, &err) != ST_OK ||
-        classify_check(request, infer->spec, &err) != ST_OK ||
-        infer_align_copy(request, &err) != ST_OK) {
+    if (prepare(infer, api, &err) != ST_OK) {
+        shared_end(&infer->memory, request, &(struct infer_response){.error = err});
         fail_within(exchange, &err);
         return;
     }

@@ -12,15 +12,23 @@
 #include "tensor/param.h"
 #include "tensor/tensor.h"
 
+/* A part of a region of memory that the client shares, where a tensor's bytes are, or are to go. */
+struct infer_region {
+    struct str name; /* as it was registered; ptr NULL: the tensor is in no region */
+    uint64_t offset, n_bytes;
+};
+
 struct infer_input {
     struct tensor tensor;
     struct params params;
-    size_t spec; /* index among the model's inputs; set by infer_check */
+    struct infer_region region; /* the front end copies it before infer_check sees the tensor */
+    size_t spec;                /* index among the model's inputs; set by infer_check */
 };
 
 struct infer_wanted { /* an output that was asked for by name */
     struct str name;
     struct params params;
+    struct infer_region region;
     uint64_t n_classes; /* its best values, so many, are asked for, as text; 0: the output itself */
     size_t spec;        /* index among the model's outputs; set by infer_check */
 };

@@ -3,7 +3,7 @@
 #ifndef SLUICE_WIRE_V2_GRPC_FIELDS_H
 #define SLUICE_WIRE_V2_GRPC_FIELDS_H
 
-#include "tensor/param.h"
+#include "tensor/infer.h"
 #include "tensor/tensor.h"
 #include "wire/pb.h"
 #include "wire/v2_request.h"
@@ -37,11 +37,14 @@ enum v2_grpc_params_of { V2_GRPC_OF_REQUEST, V2_GRPC_OF_TENSOR, V2_GRPC_OF_ANSWE
 
 /* The map<string, InferParameter> that is field `number` of `message`, `n` entries; of equal keys
  * the last counts, as in every protobuf map. Returns: ST_BAD_FIELD for an entry without a value and
- * for reserved keys, ST_UNSUPPORTED for those of extensions that Sluice does not have. Owns: in
- * `arena`, strings in the message. */
+ * for reserved keys. Owns: in `arena`, strings in the message. */
 enum status v2_grpc_params_read(struct arena *arena, struct str message, uint32_t number, size_t n,
                                 enum v2_grpc_params_of of, struct v2_grpc_place place,
                                 struct params *out, struct error *err)
+    __attribute__((warn_unused_result));
+/* The region that parameters of a tensor name; none: name.ptr is NULL. Returns: ST_BAD_FIELD. */
+enum status v2_grpc_region_read(struct params params, struct v2_grpc_place place,
+                                struct infer_region *out, struct error *err)
     __attribute__((warn_unused_result));
 void v2_grpc_params_print(struct buf *out, uint32_t number, struct params params);
 void v2_grpc_param_print_bool(struct buf *out, uint32_t number, struct str name, bool value);

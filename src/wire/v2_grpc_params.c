@@ -4,26 +4,12 @@
 
 enum { KEY = 1, VALUE = 2, BOOL = 1, INT64 = 2, STRING = 3, DOUBLE = 4, UINT64 = 5 };
 
-/* Keys of extensions that are not there (yet). */
-static const struct str UNSUPPORTED[] = {
-    {"shared_memory_region", 20},
-    {"shared_memory_offset", 20},
-    {"shared_memory_byte_size", 23},
-};
-
 static enum status check_key(const struct param *param, enum v2_grpc_params_of of,
                              struct v2_grpc_place place, struct error *err) {
     char path[V2_GRPC_PATH_BYTES];
     if (of != V2_GRPC_OF_ANSWER && str_starts(param->name, STR("triton_"))) {
         return error_set(err, ST_BAD_FIELD, "%s: names that begin with \"triton_\" are reserved",
                          v2_grpc_path(place, "parameters", path));
-    }
-    for (size_t i = 0; of == V2_GRPC_OF_TENSOR && i < sizeof UNSUPPORTED / sizeof UNSUPPORTED[0];
-         i++) {
-        if (str_eq(param->name, UNSUPPORTED[i])) {
-            return error_set(err, ST_UNSUPPORTED, "%s: the extension of \"%.*s\" is not supported",
-                             v2_grpc_path(place, "parameters", path), STR_ARG(param->name));
-        }
     }
     return ST_OK;
 }
@@ -148,6 +134,41 @@ enum status v2_grpc_params_read(struct arena *arena, struct str message, uint32_
     }
     out->items = items;
     return st;
+}
+
+/* ---- regions --------------------------------------------------------------------------------- */
+
+static enum status read_number(const struct param *param, struct v2_grpc_place place, uint64_t *out,
+                               struct error *err) {
+    char path[V2_GRPC_PATH_BYTES];
+    if (param && (param->kind != PARAM_INT64 || param->int64 < 0)) {
+        return error_set(err, ST_BAD_FIELD,
+                         "%s: expected \"%.*s\" to be a whole number from 0 to 2^63-1",
+                         v2_grpc_path(place, "parameters", path), STR_ARG(param->name));
+    }
+    *out = param ? (uint64_t)param->int64 : 0;
+    return ST_OK;
+}
+
+enum status v2_grpc_region_read(struct params params, struct v2_grpc_place place,
+                                struct infer_region *out, struct error *err) {
+    const struct param *region = params_find(params, "shared_memory_region");
+    const struct param *offset = params_find(params, "shared_memory_offset");
+    const struct param *n_bytes = params_find(params, "shared_memory_byte_size");
+    char path[V2_GRPC_PATH_BYTES];
+    *out = (struct infer_region){{NULL, 0}, 0, 0};
+    if (!region && !offset && !n_bytes) {
+        return ST_OK;
+    }
+    if (!region || region->kind != PARAM_STRING || !n_bytes) {
+        return error_set(err, ST_BAD_FIELD,
+                         "%s: expected shared_memory_region, a string, and "
+                         "shared_memory_byte_size together",
+                         v2_grpc_path(place, "parameters", path));
+    }
+    out->name = region->string.ptr ? region->string : STR("");
+    enum status st = read_number(offset, place, &out->offset, err);
+    return st == ST_OK ? read_number(n_bytes, place, &out->n_bytes, err) : st;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */

@@ -111,6 +111,9 @@ static enum status read_input(const struct decoder *decoder, struct str message,
         st = v2_grpc_params_read(decoder->arena, message, V2_GRPC_TENSOR_PARAMETERS, n_params,
                                  V2_GRPC_OF_TENSOR, place, &out->params, err);
     }
+    if (st == ST_OK) {
+        st = v2_grpc_region_read(out->params, place, &out->region, err);
+    }
     return st == ST_OK ? check_input(decoder, tensor, place, err) : st;
 }
 
@@ -130,7 +133,11 @@ static enum status read_classification(struct v2_grpc_place place, struct infer_
                          v2_grpc_path(place, "parameters", path));
     }
     wanted->n_classes = (uint64_t)param->int64;
-    return ST_OK;
+    return wanted->region.name.ptr
+               ? error_set(err, ST_BAD_FIELD,
+                           "%s: expected either classification or shared_memory_region",
+                           v2_grpc_path(place, "parameters", path))
+               : ST_OK;
 }
 
 static enum status read_wanted(const struct decoder *decoder, struct str message,
@@ -154,6 +161,9 @@ static enum status read_wanted(const struct decoder *decoder, struct str message
     if (st == ST_OK) {
         st = v2_grpc_params_read(decoder->arena, message, V2_GRPC_WANTED_PARAMETERS, n_params,
                                  V2_GRPC_OF_TENSOR, place, &out->params, err);
+    }
+    if (st == ST_OK) {
+        st = v2_grpc_region_read(out->params, place, &out->region, err);
     }
     return st == ST_OK ? read_classification(place, out, err) : st;
 }
@@ -222,22 +232,36 @@ static enum status read_fields(struct decoder *decoder, struct str message,
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
+/* Those in regions have no bytes in the message. */
+static size_t count_here(const struct infer_request *infer) {
+    size_t n = 0;
+    for (size_t i = 0; i < infer->n_inputs; i++) {
+        n += !infer->inputs[i].region.name.ptr;
+    }
+    return n;
+}
+
 static enum status bind_raw(const struct decoder *decoder, struct infer_request *infer,
                             struct error *err) {
-    if (decoder->n.raw != infer->n_inputs) {
+    size_t n_here = count_here(infer), at = 0;
+    if (decoder->n.raw != n_here) {
         return error_set(err, ST_BAD_INPUTS,
                          "raw_input_contents: expected %zu entries, one for each input, got %zu",
-                         infer->n_inputs, decoder->n.raw);
+                         n_here, decoder->n.raw);
     }
     struct piece *pieces = arena_alloc(decoder->arena, infer->n_inputs * sizeof *pieces);
     if (!pieces) {
         return no_memory(err);
     }
     for (size_t i = 0; i < infer->n_inputs; i++) {
-        pieces[i] = (struct piece){decoder->raw[i].ptr, decoder->raw[i].len};
+        if (infer->inputs[i].region.name.ptr) {
+            continue;
+        }
+        pieces[i] = (struct piece){decoder->raw[at].ptr, decoder->raw[at].len};
         infer->inputs[i].tensor.pieces = &pieces[i];
         infer->inputs[i].tensor.n_pieces = pieces[i].n_bytes > 0;
         infer->inputs[i].tensor.n_bytes = pieces[i].n_bytes;
+        at++;
     }
     return ST_OK;
 }
@@ -253,7 +277,14 @@ static enum status bind_contents(const struct decoder *decoder, struct infer_req
                                    decoder->limits, place, tensor, &present, err);
         uint64_t n_elements = 0;
         shape_elements(tensor->shape, &n_elements); /* checked before */
-        if (st == ST_OK && !present && n_elements > 0) {
+        bool elsewhere = infer->inputs[i].region.name.ptr != NULL;
+        if (st == ST_OK && present && elsewhere) {
+            st = error_set(err, ST_BAD_INPUTS,
+                           "inputs[%zu].contents: expected nothing here when shared_memory_region "
+                           "is used",
+                           i);
+        }
+        if (st == ST_OK && !present && !elsewhere && n_elements > 0) {
             st = error_set(err, ST_BAD_INPUTS,
                            "inputs[%zu] has no data: expected `contents`, or an entry for each "
                            "input in raw_input_contents",

@@ -5,7 +5,7 @@
 #include "wire/json_path.h"
 #include "wire/json_read.h"
 
-enum wire_key { KEY_SIZE, KEY_FORM, KEY_SHARED_MEMORY, KEY_CLASSIFICATION };
+enum wire_key { KEY_SIZE, KEY_FORM, KEY_CLASSIFICATION, KEY_REGION, KEY_OFFSET, KEY_BYTES };
 
 /* The wire's own keys and whose parameters they are among. */
 static const struct wire_row {
@@ -15,14 +15,14 @@ static const struct wire_row {
 } wire_rows[] = {
     {V2_PARAMS_OF_REQUEST, {"binary_data_output", 18}, KEY_FORM},
     {V2_PARAMS_OF_INPUT, {"binary_data_size", 16}, KEY_SIZE},
-    {V2_PARAMS_OF_INPUT, {"shared_memory_region", 20}, KEY_SHARED_MEMORY},
-    {V2_PARAMS_OF_INPUT, {"shared_memory_offset", 20}, KEY_SHARED_MEMORY},
-    {V2_PARAMS_OF_INPUT, {"shared_memory_byte_size", 23}, KEY_SHARED_MEMORY},
+    {V2_PARAMS_OF_INPUT, {"shared_memory_region", 20}, KEY_REGION},
+    {V2_PARAMS_OF_INPUT, {"shared_memory_offset", 20}, KEY_OFFSET},
+    {V2_PARAMS_OF_INPUT, {"shared_memory_byte_size", 23}, KEY_BYTES},
     {V2_PARAMS_OF_WANTED, {"binary_data", 11}, KEY_FORM},
     {V2_PARAMS_OF_WANTED, {"classification", 14}, KEY_CLASSIFICATION},
-    {V2_PARAMS_OF_WANTED, {"shared_memory_region", 20}, KEY_SHARED_MEMORY},
-    {V2_PARAMS_OF_WANTED, {"shared_memory_offset", 20}, KEY_SHARED_MEMORY},
-    {V2_PARAMS_OF_WANTED, {"shared_memory_byte_size", 23}, KEY_SHARED_MEMORY},
+    {V2_PARAMS_OF_WANTED, {"shared_memory_region", 20}, KEY_REGION},
+    {V2_PARAMS_OF_WANTED, {"shared_memory_offset", 20}, KEY_OFFSET},
+    {V2_PARAMS_OF_WANTED, {"shared_memory_byte_size", 23}, KEY_BYTES},
     {V2_PARAMS_OF_OUTPUT, {"binary_data_size", 16}, KEY_SIZE},
 };
 
@@ -59,6 +59,34 @@ static enum status read_form(const struct json_tree *tree, yyjson_val *val,
     return status;
 }
 
+static enum status read_region(const struct json_tree *tree, yyjson_val *val, struct str *out,
+                               struct error *err) {
+    struct str name;
+    enum status status = json_read_string(tree, val, &name, err);
+    if (status == ST_OK && !out->ptr) {
+        *out = name;
+    }
+    return status;
+}
+
+/* A region has its size with it; a tensor's bytes are in one place, as they are. */
+static enum status check_region(const struct json_tree *tree, yyjson_val *object,
+                                const struct v2_wire_params *wire, struct error *err) {
+    if (!wire->region.name.ptr && (wire->offset || wire->bytes)) {
+        return json_missing(tree, object, "shared_memory_region", "a string", err);
+    }
+    if (wire->region.name.ptr && !wire->bytes) {
+        return json_missing(tree, object, "shared_memory_byte_size", "a whole number", err);
+    }
+    if (wire->region.name.ptr &&
+        (wire->size || wire->form == V2_FORM_BINARY || wire->n_classes > 0)) {
+        return json_fail(tree, object, ST_BAD_FIELD, err,
+                         "shared_memory_region: expected none of binary_data_size, binary_data "
+                         "and classification beside it");
+    }
+    return ST_OK;
+}
+
 static enum status read_wire(const struct json_tree *tree, yyjson_val *val, enum wire_key key,
                              struct v2_wire_params *wire, struct error *err) {
     enum status status = ST_OK;
@@ -72,9 +100,14 @@ static enum status read_wire(const struct json_tree *tree, yyjson_val *val, enum
     case KEY_CLASSIFICATION:
         status = read_count(tree, val, &wire->classification, &wire->n_classes, err);
         break;
-    case KEY_SHARED_MEMORY:
-        status = json_fail(tree, val, ST_UNSUPPORTED, err,
-                           "the shared memory extension is not supported");
+    case KEY_REGION:
+        status = read_region(tree, val, &wire->region.name, err);
+        break;
+    case KEY_OFFSET:
+        status = read_count(tree, val, &wire->offset, &wire->region.offset, err);
+        break;
+    case KEY_BYTES:
+        status = read_count(tree, val, &wire->bytes, &wire->region.n_bytes, err);
         break;
     }
     return status;
@@ -149,6 +182,9 @@ enum status v2_params_read(const struct json_tree *tree, yyjson_val *object, enu
             items[out->n].name = name;
             status = read_value(tree, val, &items[out->n++], err);
         }
+    }
+    if (status == ST_OK) {
+        status = check_region(tree, object, wire, err);
     }
     if (status == ST_OK && items && out->n > 1 &&
         !params_unique(tree->arena, items, &out->n, PARAMS_KEEP_FIRST)) {

@@ -3,14 +3,14 @@
 #ifndef SLUICE_WIRE_V2_PARAMS_H
 #define SLUICE_WIRE_V2_PARAMS_H
 
-#include "tensor/param.h"
+#include "tensor/infer.h"
 #include "wire/json_tree.h"
 
 /* Whose parameters they are; each has other keys of the wire. */
 enum v2_params_of {
     V2_PARAMS_OF_REQUEST, /* binary_data_output */
-    V2_PARAMS_OF_INPUT,   /* binary_data_size */
-    V2_PARAMS_OF_WANTED,  /* binary_data, classification */
+    V2_PARAMS_OF_INPUT,   /* binary_data_size, shared_memory_… */
+    V2_PARAMS_OF_WANTED,  /* binary_data, classification, shared_memory_… */
     V2_PARAMS_OF_ANSWER,  /* none */
     V2_PARAMS_OF_OUTPUT,  /* binary_data_size; others are for other clients and left out */
 };
@@ -21,12 +21,14 @@ struct v2_wire_params {
     enum v2_form form;          /* binary_data, or binary_data_output; V2_FORM_DEFAULT: not given */
     yyjson_val *classification; /* as `size` */
     uint64_t n_classes;         /* its value */
+    struct infer_region region; /* shared_memory_region, _offset, _byte_size */
+    yyjson_val *offset, *bytes; /* as `size` */
 };
 
 /* Reads `object`, the value of "parameters". Values are strings, numbers and booleans; of equal
  * keys the first counts. Returns: BAD_FIELD with the path for others, for keys that begin with
- * "triton_" (reserved), for the wire's own keys with the wrong type; UNSUPPORTED for those of
- * extensions that Sluice does not have. Owns: *out is in the tree's arena and its strings in the
+ * "triton_" (reserved), for the wire's own keys with the wrong type, and for those that
+ * contradict each other. Owns: *out is in the tree's arena and its strings in the
  * tree.
  * Clause: OIP, parameters; binary-tensor-data "Binary Tensor Request". */
 enum status v2_params_read(const struct json_tree *tree, yyjson_val *object, enum v2_params_of of,

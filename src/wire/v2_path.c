@@ -91,7 +91,8 @@ static enum status not_found(struct str path, struct error *err) {
                      "no resource %s; there are /v2, /v2/health/live, /v2/health/ready, /v2/load, "
                      "/v2/logging, /v2/models/stats, "
                      "/v2/models/MODEL[/versions/VERSION][/ready|/config|/infer|/stats], "
-                     "/v2/repository/index and /v2/repository/models/MODEL/load|unload",
+                     "/v2/repository/index, /v2/repository/models/MODEL/load|unload and "
+                     "/v2/systemsharedmemory[/region/NAME]/status|register|unregister",
                      tensor_name_print(path, text));
 }
 
@@ -159,9 +160,36 @@ static enum status repository_path(struct arena *arena, struct str path, struct 
     return status == ST_OK && out->resource == V2_OTHER ? not_found(path, err) : status;
 }
 
+/* [/region/NAME]/status, register, unregister. No message repeats the name. */
+static enum status memory_path(struct arena *arena, struct str rest, struct v2_path *out,
+                               struct error *err) {
+    struct str verb = str_cut(&rest, '/'), name = {NULL, 0};
+    if (str_is(verb, "region")) {
+        name = str_cut(&rest, '/');
+        verb = str_cut(&rest, '/');
+    }
+    enum v2_resource resource = str_is(verb, "status")       ? V2_MEMORY_STATUS
+                                : str_is(verb, "register")   ? V2_MEMORY_REGISTER
+                                : str_is(verb, "unregister") ? V2_MEMORY_UNREGISTER
+                                                             : V2_OTHER;
+    if (resource == V2_OTHER || rest.ptr) {
+        return error_set(err, ST_NOT_FOUND,
+                         "no such resource; there are "
+                         "/v2/systemsharedmemory[/region/NAME]/status|register|unregister");
+    }
+    enum status status = name.ptr ? v2_path_unescape(arena, name, &out->region, err) : ST_OK;
+    if (status == ST_OK && !utf8_is_valid(out->region.ptr, out->region.len)) {
+        status = error_set(err, ST_BAD_REQUEST, "the name of a region: expected UTF-8");
+    }
+    if (status == ST_OK) {
+        out->resource = resource;
+    }
+    return status;
+}
+
 enum status v2_path_parse(struct arena *arena, struct str path, struct v2_path *out,
                           struct error *err) {
-    *out = (struct v2_path){.resource = V2_OTHER};
+    *out = (struct v2_path){.resource = V2_OTHER, .region = STR("")};
     for (size_t i = 0; i < sizeof(fixed_paths) / sizeof(fixed_paths[0]); i++) {
         if (str_is(path, fixed_paths[i].path)) {
             out->resource = fixed_paths[i].resource;
@@ -172,6 +200,14 @@ enum status v2_path_parse(struct arena *arena, struct str path, struct v2_path *
     if (str_starts(path, repository)) {
         struct str behind = str_make(path.ptr + repository.len, path.len - repository.len);
         return repository_path(arena, path, behind, out, err);
+    }
+    struct str memory = STR("/v2/systemsharedmemory/");
+    if (str_starts(path, memory)) {
+        struct str behind = str_make(path.ptr + memory.len, path.len - memory.len);
+        return memory_path(arena, behind, out, err);
+    }
+    if (str_starts(path, STR("/v2/cudasharedmemory/"))) {
+        return error_set(err, ST_UNSUPPORTED, "CUDA shared memory is not supported");
     }
     if (!str_starts(path, models)) {
         return not_found(path, err);

@@ -21,6 +21,9 @@ enum v2_resource {
     V2_REPOSITORY_LOAD,   /* /v2/repository[/R]/models/M/load */
     V2_REPOSITORY_UNLOAD, /* …/unload */
     V2_LOGGING,           /* /v2/logging */
+    V2_MEMORY_STATUS,     /* /v2/systemsharedmemory[/region/N]/status */
+    V2_MEMORY_REGISTER,   /* …/register */
+    V2_MEMORY_UNREGISTER, /* …/unregister */
     V2_OTHER,             /* none of these */
 };
 
@@ -29,13 +32,14 @@ struct v2_path {
     struct str model;      /* decoded; empty where there is none */
     struct str version;    /* decoded, as text; ptr NULL where there is none */
     struct str repository; /* R, still encoded; ptr NULL where there is none */
+    struct str region;     /* N, decoded; empty where there is none */
 };
 
 /* `path` is without the query, still encoded. Returns: ST_NOT_FOUND with a sentence for V2_OTHER,
  * and for a name that is refused (no such thing can exist; of a model to be loaded or unloaded
- * ST_BAD_REQUEST, as the reference server has it); ST_BAD_REQUEST for a malformed escape.
- * Owns: the names are views of `path`, or in `arena` where they had escapes. Clause: OIP, the paths
- * of its HTTP calls. */
+ * ST_BAD_REQUEST, as the reference server has it); ST_BAD_REQUEST for a malformed escape;
+ * ST_UNSUPPORTED for /v2/cudasharedmemory. Owns: the names are views of `path`, or in `arena` where
+ * they had escapes. Clause: OIP, the paths of its HTTP calls. */
 enum status v2_path_parse(struct arena *arena, struct str path, struct v2_path *out,
                           struct error *err) __attribute__((warn_unused_result));
 /* Decodes the percent escapes of a part of a path. Returns: ST_BAD_REQUEST for a malformed one,

@@ -77,8 +77,8 @@ static enum status read_inputs(struct reader *reader, yyjson_val *array,
             return no_memory(err);
         }
         infer->inputs = inputs;
-        inputs[infer->n_inputs++] =
-            (struct infer_input){.tensor = tensor.tensor, .params = tensor.params};
+        inputs[infer->n_inputs++] = (struct infer_input){
+            .tensor = tensor.tensor, .params = tensor.params, .region = tensor.region};
     }
     return status;
 }
@@ -104,6 +104,7 @@ static enum status read_wanted(struct reader *reader, yyjson_val *object,
     }
     *form = wire.form;
     wanted->n_classes = wire.n_classes;
+    wanted->region = wire.region;
     return status;
 }
 

@@ -29,6 +29,12 @@ struct v2_request {
     const enum v2_form *forms; /* one per infer.wanted */
 };
 
+/* Does output i of the answer go to the client's shared memory instead of leaving with the
+ * others? */
+static inline bool v2_request_is_elsewhere(const struct v2_request *request, size_t i) {
+    return i < request->infer.n_wanted && request->infer.wanted[i].region.name.ptr;
+}
+
 /* How the JSON part of a body is told apart from what follows. */
 enum v2_header_kind { V2_HEADER_ABSENT, V2_HEADER_RAW, V2_HEADER_JSON };
 

@@ -13,15 +13,20 @@ enum { FIRST_BYTES = 448 }; /* most answers whose outputs leave as binary fit */
 /* Clause: binary-tensor-data: binary_data_output goes for all outputs, listed or not; "If
  * binary_data is specified on an output it overrides this setting". */
 static bool is_binary(const struct v2_request *request, size_t i) {
+    if (v2_request_is_elsewhere(request, i)) {
+        return false;
+    }
     enum v2_form form = i < request->infer.n_wanted ? request->forms[i] : V2_FORM_DEFAULT;
     return form == V2_FORM_DEFAULT ? request->binary_default : form == V2_FORM_BINARY;
 }
 
 static enum status print_output(struct buf *json, const struct tensor *output, bool first,
-                                bool binary, struct v2_pieces *pieces, struct error *err) {
+                                enum v2_form form, struct v2_pieces *pieces, struct error *err) {
     enum status status = ST_OK;
     v2_json_tensor_head(json, output, first);
-    if (binary) {
+    if (form == V2_FORM_DEFAULT) { /* the client has it already */
+        buf_add_char(json, '}');
+    } else if (form == V2_FORM_BINARY) {
         status = v2_json_check_size("output", output, err);
         v2_json_add(json, ",\"parameters\":{\"binary_data_size\":");
         buf_add_u64(json, output->n_bytes);
@@ -75,8 +80,10 @@ enum status v2_response_encode(struct arena *arena, const struct model_spec *mod
     enum status status = print_head(&json, model, request, response, err);
     v2_json_add(&json, ",\"outputs\":[");
     for (size_t i = 0; status == ST_OK && i < response->n_outputs; i++) {
-        status =
-            print_output(&json, &response->outputs[i], i == 0, is_binary(request, i), &pieces, err);
+        enum v2_form form = v2_request_is_elsewhere(request, i) ? V2_FORM_DEFAULT
+                            : is_binary(request, i)             ? V2_FORM_BINARY
+                                                                : V2_FORM_JSON;
+        status = print_output(&json, &response->outputs[i], i == 0, form, &pieces, err);
     }
     v2_json_add(&json, "]}");
     if (status != ST_OK) {

@@ -111,7 +111,10 @@ static void forms(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct arena *arena = arena_new(NULL, 0);
-        struct v2_request request = {.infer.n_wanted = rows[i].n_wanted,
+        struct infer_wanted wanted[4] = {{.n_classes = 0}};
+        assert_true(rows[i].n_wanted <= 4);
+        struct v2_request request = {.infer.wanted = wanted,
+                                     .infer.n_wanted = rows[i].n_wanted,
                                      .forms = rows[i].forms,
                                      .binary_default = rows[i].binary_default};
         struct infer_response response = {.outputs = outputs + rows[i].first,

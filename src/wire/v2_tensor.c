@@ -149,6 +149,15 @@ static enum status read_bytes(const struct members *members, const struct v2_wir
                          "expected one of \"data\" and the parameter \"binary_data_size\", got "
                          "both");
     }
+    if (members->val[DATA] && wire->region.name.ptr) {
+        return json_fail(members->tree, members->object, ST_BAD_FIELD, err,
+                         "expected one of \"data\" and the parameter \"shared_memory_region\", "
+                         "got both");
+    }
+    if (wire->region.name.ptr) {
+        out->region = wire->region;
+        return ST_OK;
+    }
     if (wire->size) {
         out->form = V2_FORM_BINARY;
         return take_binary(binary, members->tree, wire, &out->tensor, err);

@@ -17,10 +17,11 @@ struct v2_binary {
 struct v2_binary v2_binary_start(struct str body, size_t json_bytes);
 
 struct v2_tensor {
-    struct tensor tensor; /* its bytes are views of the body, or in the tree's arena */
-    struct params params; /* without the wire's */
-    enum v2_form form;    /* V2_FORM_JSON or V2_FORM_BINARY */
-    yyjson_val *data;     /* for V2_FORM_JSON */
+    struct tensor tensor;       /* its bytes are views of the body, or in the tree's arena */
+    struct params params;       /* without the wire's */
+    enum v2_form form;          /* V2_FORM_JSON or V2_FORM_BINARY; V2_FORM_DEFAULT: in `region` */
+    struct infer_region region; /* of an input */
+    yyjson_val *data;           /* for V2_FORM_JSON */
 };
 
 /* Reads the object `val`, an element of "inputs" (`of` is V2_PARAMS_OF_INPUT) or of an answer's

@@ -178,7 +178,21 @@ REQUESTS = [
      "outputs[0].parameters"),
     ("a reserved name", request(parameters=params(triton_x={"bool_param": True})), INVALID, "triton_"),
     ("shared memory", request(inputs=[tensor(parameters=params(
-        shared_memory_region={"string_param": "r"}))], raw=()), UNIMPLEMENTED, "shared_memory_region"),
+        shared_memory_region={"string_param": "r"}))], raw=()), INVALID, "shared_memory_byte_size"),
+    ("shared memory without a region", request(inputs=[tensor(parameters=params(
+        shared_memory_byte_size={"int64_param": 4}))], raw=()), INVALID, "shared_memory_region"),
+    ("shared memory of a negative size", request(inputs=[tensor(parameters=params(
+        shared_memory_region={"string_param": "r"}, shared_memory_byte_size={"int64_param": -4}))],
+        raw=()), INVALID, "shared_memory_byte_size"),
+    ("shared memory and raw bytes", request(inputs=[tensor(parameters=params(
+        shared_memory_region={"string_param": "r"}, shared_memory_byte_size={"int64_param": 4}))]),
+     INVALID, "expected 0 entries"),
+    ("shared memory that nobody registered", request(inputs=[tensor(parameters=params(
+        shared_memory_region={"string_param": "r"}, shared_memory_byte_size={"int64_param": 4}))],
+        raw=()), NOT_FOUND, "no such shared memory region"),
+    ("classification into shared memory", request(outputs=[{"name": "OUTPUT0", "parameters": params(
+        classification={"int64_param": 1}, shared_memory_region={"string_param": "r"},
+        shared_memory_byte_size={"int64_param": 4})}]), INVALID, "either classification"),
     ("no class", request(outputs=[{"name": "OUTPUT0", "parameters": params(
         classification={"int64_param": 0})}]), INVALID, "classification"),
     ("fewer classes", request(outputs=[{"name": "OUTPUT0", "parameters": params(

@@ -223,17 +223,17 @@ def test_errors_of_async_infer(client):
 
 
 def test_what_is_not_served_says_so(client):
-    for call in (client.get_cuda_shared_memory_status, client.get_log_settings,
-                 client.get_system_shared_memory_status):
+    for call, status in ((client.get_cuda_shared_memory_status, "501"),
+                         (client.get_trace_settings, "404")):
         with pytest.raises(InferenceServerException) as caught:
             call()
-        assert caught.value.status() in ("404", "405")
+        assert caught.value.status() == status
         assert "exception occurred" not in caught.value.message()
 
 
-def test_shared_memory_is_refused_with_the_reason(client):
+def test_shared_memory_that_nobody_registered(client):
     made = triton.InferInput("INPUT0", [1], "FP32")
     made.set_shared_memory("region", 4)
     with pytest.raises(InferenceServerException, match="shared") as caught:
         client.infer("id_fp32", [made])
-    assert caught.value.status() == "501"
+    assert caught.value.status() == "404"
