@@ -5,6 +5,7 @@ import contextlib
 import os
 import threading
 import uuid
+from http.client import HTTPConnection
 
 import numpy
 import pytest
@@ -190,6 +191,18 @@ def test_cuda_is_not_served(client, kind):
         with pytest.raises(InferenceServerException) as caught:
             call()
         status_is(kind, caught, 501, "UNIMPLEMENTED")
+
+
+def test_a_name_is_needed(live, make):
+    """There is a route without one, for the others."""
+    _, key = make(64)
+    body = '{"key":"%s","byte_size":64}' % key
+    for path in ("/v2/systemsharedmemory/register", "/v2/systemsharedmemory/region//register"):
+        connection = HTTPConnection(live.address)
+        connection.request("POST", path, body)
+        answer = connection.getresponse()
+        assert answer.status == 400 and b"expected a name" in answer.read()
+        connection.close()
 
 
 # ---- tensors -------------------------------------------------------------------------------------
