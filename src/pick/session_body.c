@@ -21,7 +21,8 @@ static bool look_for_name(struct pick_session *session, const struct ext_proc_re
 static bool look(struct pick_session *session, const struct ext_proc_request *message,
                  bool is_all) {
     bool is_named = look_for_name(session, message, is_all);
-    return (pick_session_look_for_prompt(session, message->body) || is_all) && is_named;
+    bool is_seen = pick_session_look_for_prompt(session, message->body) || is_all;
+    return (is_seen && is_named) || pick_session_waits_in_vain(session);
 }
 
 /* Returns: false where the body names no model but has to, and the client was told. */

@@ -9,10 +9,15 @@
 struct pick_prompt {
     struct prompt_scan scan;
     struct pool_prompt of_pool;
-    bool waits; /* the pick does, for it */
+    bool waits;      /* the pick does, for it */
+    uint64_t n_seen; /* bytes of the body */
 };
 
-enum { BYTES_OF_TOKEN = 4, MOST_TOKENS = 1 << 30 };
+enum {
+    BYTES_OF_TOKEN = 4,
+    MOST_TOKENS = 1 << 30,
+    MOST_WAITED_BYTES = 1 << 20, /* of a body that is held for its prompt's sake alone */
+};
 
 /* ---- headers --------------------------------------------------------------------------------- */
 
@@ -62,7 +67,13 @@ bool pick_session_look_for_prompt(struct pick_session *session, struct str bytes
         return true;
     }
     bool more = prompt_scan_feed(&prompt->scan, bytes) == PROMPT_SCAN_MORE;
+    prompt->n_seen += bytes.len;
     return !prompt->waits || !more || prompt_scan_is_full(&prompt->scan);
+}
+
+bool pick_session_waits_in_vain(const struct pick_session *session) {
+    const struct pick_prompt *prompt = session->prompt;
+    return prompt && !session->needs_model && prompt->n_seen >= MOST_WAITED_BYTES;
 }
 
 /* ---- the pick -------------------------------------------------------------------------------- */

@@ -195,6 +195,20 @@ static void no_longer_than_it_may(void **state) {
     stage_close(stage);
 }
 
+/* Nobody's memory is filled by prompts that never come. */
+static void not_past_the_first_megabyte(void **state) {
+    struct stage *stage = open_stage(fixture_spec(), &ASKING);
+    static char text[(1 << 19) + 1];
+    (void)state;
+    memset(text, ' ', sizeof(text) - 1);
+    stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+    stage_body(stage, text, false);
+    stage_expect_silence(stage);
+    stage_body(stage, text, false);
+    picked(stage);
+    stage_close(stage);
+}
+
 /* Modes in which a body isn't shown, or others than of prompts: nothing is asked for. */
 static void not_where_there_is_none(void **state) {
     static const char *const headers[] = {
@@ -360,6 +374,7 @@ int main(void) {
         cmocka_unit_test(not_the_same),
         cmocka_unit_test(until_the_first_bytes_are_there),
         cmocka_unit_test(no_longer_than_it_may),
+        cmocka_unit_test(not_past_the_first_megabyte),
         cmocka_unit_test(not_where_there_is_none),
         cmocka_unit_test(the_default_asks_for_nothing),
         cmocka_unit_test(nothing_is_refused_for_it),

@@ -150,6 +150,8 @@ bool pick_session_tell(struct pick_session *session, const struct pick_draft *dr
 bool pick_session_wants_prompt(struct pick_session *session);
 /* The next bytes of the body. Returns: no more of them are waited for. */
 bool pick_session_look_for_prompt(struct pick_session *session, struct str bytes);
+/* So much of the body has come that nothing more is held for its prompt's sake. */
+bool pick_session_waits_in_vain(const struct pick_session *session);
 /* As much of it as is known. Returns: NULL where there is none. */
 struct pool_prompt *pick_session_prompt(struct pick_session *session);
 /* What is kept of it. */
