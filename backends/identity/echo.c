@@ -132,20 +132,6 @@ static int refuse_incomplete(const sluice_host *host, const sluice_request *requ
     return 0;
 }
 
-static void echo(const sluice_host *host, const struct options *options, struct scratch *scratch,
-                 const sluice_request *request) {
-    if (host->is_cancelled(request)) {
-        refuse(host, request, SLUICE_CANCELLED, "cancelled before it was answered");
-    } else if (options->fail) {
-        refuse(host, request, SLUICE_INTERNAL, options->fail);
-    } else if (!refuse_incomplete(host, request)) {
-        uint64_t left = options->n_responses;
-        while (answer(host, options, scratch, request, left == 1)) {
-            left--;
-        }
-    }
-}
-
 static int all_cancelled(const sluice_host *host, const sluice_request *const *requests, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (!host->is_cancelled(requests[i])) {
@@ -163,6 +149,64 @@ static void wait_for(const sluice_host *host, uint64_t delay_us,
         struct timespec slice = {.tv_nsec = (long)(slice_us * 1000)};
         nanosleep(&slice, NULL);
         delay_us -= slice_us;
+    }
+}
+
+/* What is asked of one request. */
+struct asked {
+    uint64_t n_responses;
+    uint64_t fail_at; /* the answer, from 1, that is an error and the last; 0: none */
+};
+
+/* Left alone where it is not there, or no such number. */
+static void take_count(const sluice_param *param, const char *name, uint64_t *value) {
+    if (strcmp(param->name, name) == 0 && param->kind == SLUICE_PARAM_INT64 && param->int64 >= 0) {
+        *value = (uint64_t)param->int64;
+    }
+}
+
+static struct asked asked_of(const struct options *options, const sluice_request *request) {
+    struct asked asked = {.n_responses = options->n_responses};
+    for (size_t i = 0; options->by_request && i < request->n_params; i++) {
+        take_count(&request->params[i], "responses", &asked.n_responses);
+        take_count(&request->params[i], "fail_at", &asked.fail_at);
+    }
+    return asked;
+}
+
+/* Answer after answer; nothing may follow the final one, whatever it says. */
+static void answer_all(const sluice_host *host, const struct options *options,
+                       struct scratch *scratch, const sluice_request *request) {
+    struct asked asked = asked_of(options, request);
+    for (uint64_t i = 1; i <= asked.n_responses; i++) {
+        int32_t final = i == asked.n_responses && !options->end_apart;
+        if (i > 1) {
+            wait_for(host, options->interval_us, &request, 1);
+        }
+        if (host->is_cancelled(request)) {
+            refuse(host, request, SLUICE_CANCELLED, "cancelled before its last answer");
+            return;
+        }
+        if (i == asked.fail_at) {
+            refuse(host, request, SLUICE_INTERNAL, "the answer that was to fail");
+            return;
+        }
+        if (!answer(host, options, scratch, request, final)) {
+            return;
+        }
+    }
+    sluice_response end = {.size = sizeof(end), .final = 1};
+    host->respond(request, &end);
+}
+
+static void echo(const sluice_host *host, const struct options *options, struct scratch *scratch,
+                 const sluice_request *request) {
+    if (host->is_cancelled(request)) {
+        refuse(host, request, SLUICE_CANCELLED, "cancelled before it was answered");
+    } else if (options->fail) {
+        refuse(host, request, SLUICE_INTERNAL, options->fail);
+    } else if (!refuse_incomplete(host, request)) {
+        answer_all(host, options, scratch, request);
     }
 }
 

@@ -49,7 +49,7 @@ static sluice_status model_describe(sluice_model *model, sluice_model_info *info
     (void)error;
     info->platform = "identity";
     info->takes_any = 1;
-    info->cheap = model->options.delay_us == 0;
+    info->cheap = model->options.delay_us == 0 && model->options.interval_us == 0;
     return SLUICE_OK;
 }
 

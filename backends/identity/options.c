@@ -36,6 +36,17 @@ static sluice_status number_read(const sluice_param *param, uint64_t min, uint64
     return SLUICE_INVALID_ARGUMENT;
 }
 
+static sluice_status flag_read(const sluice_param *param, int *value, sluice_error *error) {
+    *value = strcmp(param->string, "true") == 0;
+    if (*value || strcmp(param->string, "false") == 0) {
+        return SLUICE_OK;
+    }
+    snprintf(error->text, sizeof(error->text),
+             "parameter %s: expected \"true\" or \"false\", got \"%.80s\"", param->name,
+             param->string);
+    return SLUICE_INVALID_ARGUMENT;
+}
+
 static sluice_status from_read(const sluice_param *param, struct options *options,
                                sluice_error *error) {
     options->from_thread = strcmp(param->string, "thread") == 0;
@@ -77,10 +88,12 @@ static void warn_of_unknown(const sluice_model_args *args, const sluice_param *p
     if (strncmp(param->name, "sluice.", 7) == 0) { /* the server's own */
         return;
     }
-    snprintf(text, sizeof(text),
-             "parameter %.80s is unknown to the identity backend and ignored (it knows delay_us, "
-             "echo_parameters, fail, respond_from and responses)",
-             param->name);
+    snprintf(
+        text, sizeof(text),
+        "parameter %.80s is unknown to the identity backend and ignored (it knows delay_us, "
+        "echo_parameters, fail, "
+        "interval_us, respond_from, responses, responses_by_request and end_apart)",
+        param->name);
     host->log(SLUICE_LOG_WARNING, args->name, text);
 }
 
@@ -90,8 +103,17 @@ static sluice_status one_read(struct options *options, const sluice_model_args *
     if (strcmp(param->name, "delay_us") == 0) {
         return number_read(param, 0, MAX_DELAY_US, &options->delay_us, error);
     }
+    if (strcmp(param->name, "interval_us") == 0) {
+        return number_read(param, 0, MAX_DELAY_US, &options->interval_us, error);
+    }
     if (strcmp(param->name, "responses") == 0) {
         return number_read(param, 1, MAX_RESPONSES, &options->n_responses, error);
+    }
+    if (strcmp(param->name, "responses_by_request") == 0) {
+        return flag_read(param, &options->by_request, error);
+    }
+    if (strcmp(param->name, "end_apart") == 0) {
+        return flag_read(param, &options->end_apart, error);
     }
     if (strcmp(param->name, "respond_from") == 0) {
         return from_read(param, options, error);

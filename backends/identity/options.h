@@ -10,6 +10,9 @@
 struct options {
     uint64_t delay_us;    /* how long a batch takes, microseconds */
     uint64_t n_responses; /* answers per request, >= 1; the last one is final */
+    uint64_t interval_us; /* before each answer but the first, microseconds */
+    int by_request;       /* 1: a request's own parameters say how many, and which fails */
+    int end_apart;        /* 1: no answer is final; an end without outputs follows */
     int32_t from_thread; /* 1: answered after execute returned, by a thread of the instance's own */
     int32_t echo_params; /* 1: the request's parameters come back with each answer */
     char *fail;          /* the sentence every request fails with; NULL: none fails */

@@ -197,8 +197,20 @@ typedef struct sluice_host {
     size_t size;
     uint32_t abi;
     /* Answers a request. May be called during execute or later, from any thread, once or, with
-     * final 0 before the last, more often (a protocol without streams takes one answer only and
-     * makes an error of a second). After the final answer the request must not be touched. */
+     * final 0 before the last, more often. After the final answer the request must not be touched.
+     *
+     * More than one answer, or none, is for models whose configuration says
+     * `model_transaction_policy { decoupled: true }`; the second answer of another model is an
+     * error. Of a decoupled model each answer leaves as it comes, those of one request in the order
+     * of the calls, which must follow one another; an error with final 0 is an answer like others.
+     * The last one may also come without outputs, with final 1: then it only says that nothing more
+     * follows. Such a model always has instances of their own.
+     *
+     * Back pressure: of a request at most 4 MiB of outputs, or 1024 answers, are on their way to
+     * the client; past that a call with final 0 blocks until the client has read, or is gone, or
+     * its deadline has passed (an answer larger than that waits until it is alone). It returns at
+     * once when nobody waits any more; is_cancelled says so. So it must not be called with a lock
+     * held that `release` takes, nor from `release`. */
     void (*respond)(const sluice_request *request, const sluice_response *response);
     /* 1 when nobody waits for this request any more: work on it may stop; a final response
      * (SLUICE_CANCELLED) must still be given. */

@@ -12,19 +12,19 @@
 #include "model/version.h"
 #include "tensor/bytes.h"
 
-static struct arena *extra(struct call *call) {
-    if (!call->extra) {
-        call->extra = arena_new(NULL, 0); /* without the worker's cache: this may be any thread */
+static struct arena *extra(const struct answer *answer) {
+    if (!*answer->extra) {
+        *answer->extra = arena_new(NULL, 0); /* not of the worker's cache: this may be any thread */
     }
-    return call->extra;
+    return *answer->extra;
 }
 
-static int64_t *room_for_dims(struct call *call, size_t i, size_t rank) {
-    size_t prepared = call->version->plan.max_output_rank;
+static int64_t *room_for_dims(const struct answer *answer, size_t i, size_t rank) {
+    size_t prepared = answer->call->version->plan.max_output_rank;
     if (rank <= prepared) {
-        return call->output_dims + i * prepared;
+        return answer->dims + i * prepared;
     }
-    struct arena *arena = extra(call);
+    struct arena *arena = extra(answer);
     return arena ? arena_calloc(arena, rank, sizeof(int64_t)) : NULL;
 }
 
@@ -98,13 +98,13 @@ static void report_shape(struct call *call, const struct tensor_spec *spec, stru
 }
 
 /* The shape that clients see. */
-static enum status take_shape(struct call *call, size_t i, const struct tensor_spec *spec,
+static enum status take_shape(const struct answer *answer, size_t i, const struct tensor_spec *spec,
                               const struct plan_tensor *plan, const sluice_output *output,
                               struct error *err) {
     struct shape given = {output->dims, output->rank};
     assert(given.rank == 0 || given.dims); /* check_kind */
     size_t rank = plan->reshaped ? spec->shape.rank : given.rank;
-    int64_t *dims = room_for_dims(call, i, rank);
+    int64_t *dims = room_for_dims(answer, i, rank);
     if (!dims) {
         return no_memory(err);
     }
@@ -117,13 +117,14 @@ static enum status take_shape(struct call *call, size_t i, const struct tensor_s
         return error_set(err, ST_BACKEND_FAILED, "expected shape %s, to be reshaped, got %s",
                          shape_print(plan->reshape, expected), shape_print(given, got));
     }
-    call->outputs[i].shape = (struct shape){dims, rank};
-    report_shape(call, spec, call->outputs[i].shape);
+    answer->outputs[i].shape = (struct shape){dims, rank};
+    report_shape(answer->call, spec, answer->outputs[i].shape);
     return ST_OK;
 }
 
-static enum status take_output(struct call *call, size_t i, const sluice_output *output,
+static enum status take_output(const struct answer *answer, size_t i, const sluice_output *output,
                                struct error *err) {
+    struct call *call = answer->call;
     const struct infer_request *request = call->request;
     const struct model_plan *plan = &call->version->plan;
     size_t at = request->n_wanted > 0 ? request->wanted[i].spec : i;
@@ -133,18 +134,18 @@ static enum status take_output(struct call *call, size_t i, const sluice_output 
         st = check_bytes(output, spec, err);
     }
     if (st == ST_OK) {
-        st = take_shape(call, i, spec, &plan->outputs[at], output, err);
+        st = take_shape(answer, i, spec, &plan->outputs[at], output, err);
     }
     if (st != ST_OK) {
         char name[TENSOR_NAME_TEXT_BYTES];
         return error_prefix(err, "output %s of backend %s", tensor_name_print(spec->name, name),
                             call->version->backend->name);
     }
-    struct tensor *tensor = &call->outputs[i];
-    call->output_pieces[i] = (struct piece){output->data, output->n_bytes};
+    struct tensor *tensor = &answer->outputs[i];
+    answer->pieces[i] = (struct piece){output->data, output->n_bytes};
     tensor->name = spec->name;
     tensor->datatype = spec->datatype;
-    tensor->pieces = &call->output_pieces[i];
+    tensor->pieces = &answer->pieces[i];
     tensor->n_pieces = output->n_bytes > 0 ? 1 : 0;
     tensor->n_bytes = output->n_bytes;
     return ST_OK;
@@ -179,8 +180,9 @@ static bool copy_param(struct arena *arena, const sluice_param *param, struct pa
     return out->name.ptr && out->string.ptr;
 }
 
-static enum status take_params(struct call *call, const sluice_response *response,
+static enum status take_params(const struct answer *answer, const sluice_response *response,
                                struct error *err) {
+    const struct call *call = answer->call;
     if (response->n_params == 0) {
         return ST_OK;
     }
@@ -190,7 +192,7 @@ static enum status take_params(struct call *call, const sluice_response *respons
                          "address",
                          call->version->backend->name, response->n_params);
     }
-    struct arena *arena = extra(call);
+    struct arena *arena = extra(answer);
     struct param *items = arena ? arena_calloc(arena, response->n_params, sizeof(*items)) : NULL;
     if (!items) {
         return no_memory(err);
@@ -207,11 +209,13 @@ static enum status take_params(struct call *call, const sluice_response *respons
             return no_memory(err);
         }
     }
-    call->response.params = (struct params){items, response->n_params};
+    answer->response->params = (struct params){items, response->n_params};
     return ST_OK;
 }
 
-enum status answer_take(struct call *call, const sluice_response *response, struct error *err) {
+enum status answer_take(const struct answer *answer, const sluice_response *response,
+                        struct error *err) {
+    const struct call *call = answer->call;
     if (response->n_outputs != call->abi.n_wanted) {
         return error_set(err, ST_BACKEND_FAILED,
                          "backend %s was asked for %zu outputs and gave %zu",
@@ -222,12 +226,12 @@ enum status answer_take(struct call *call, const sluice_response *response, stru
                          call->version->backend->name, response->n_outputs);
     }
     for (size_t i = 0; i < response->n_outputs; i++) {
-        enum status st = take_output(call, i, &response->outputs[i], err);
+        enum status st = take_output(answer, i, &response->outputs[i], err);
         if (st != ST_OK) {
             return st;
         }
     }
-    call->response.outputs = call->outputs;
-    call->response.n_outputs = response->n_outputs;
-    return take_params(call, response, err);
+    answer->response->outputs = answer->outputs;
+    answer->response->n_outputs = response->n_outputs;
+    return take_params(answer, response, err);
 }

@@ -11,6 +11,7 @@
 #include "loop/clock.h"
 #include "model/call_here.h"
 #include "model/call_state.h"
+#include "model/part.h"
 #include "model/version.h"
 
 void call_move(struct call *call, enum call_state to) {
@@ -35,6 +36,8 @@ void call_finish(struct call *call) {
         statistics_count_call(&version->statistics, call);
     }
     alarm_clear(worker_alarms(call->worker), &call->alarm);
+    flow_unref(call->flow);
+    call->flow = NULL;
     bool held = call->response.release != NULL;
     call->release_unrefs = held;
     call->done(call);
@@ -88,6 +91,8 @@ void call_init(struct call *call, struct model_version *version) {
     call->backend_release = NULL;
     call->backend_cookie = NULL;
     call->extra = NULL;
+    call->flow = NULL;
+    call->lost = false;
     atomic_init(&call->cancelled, false);
     atomic_init(&call->state, CALL_NEW);
 }
@@ -98,7 +103,7 @@ void call_submit(struct call *call, struct model_version *version) {
     assert(worker_is_current(call->worker));
     uint64_t now_ns = clock_now_ns();
     if (call_admit(call, now_ns, err) != ST_OK || call_prepare(call, err) != ST_OK ||
-        !version_enter(version, err)) {
+        flow_new(call, err) != ST_OK || !version_enter(version, err)) {
         call_move(call, CALL_ANSWERED);
         call_refuse(call);
         return;

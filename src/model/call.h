@@ -36,7 +36,11 @@ struct call {
                                         `response` is filled and must be released by the receiver;
                                the
                                         call must live until that */
-    /* filled for `done` */
+    /* Of a decoupled model: each answer but the last, as it comes, before `done`; the receiver
+     * releases it, whenever it is through with it, which lets the backend go on. NULL: nobody wants
+     * them. */
+    void (*part)(struct call *call, struct infer_response *response);
+    /* filled for `done`; of a decoupled model without outputs when nothing came with the end */
     struct infer_response response;
     uint64_t queued_ns, started_ns, finished_ns; /* monotonic; queued 0: refused before; started 0:
                                                     never ran */
@@ -65,6 +69,8 @@ struct call {
     bool release_unrefs; /* the reference on `version` goes with the response */
     void (*backend_release)(void *cookie);
     void *backend_cookie;
+    bool lost;           /* an answer before the last was, for want of memory */
+    struct flow *flow;   /* of the answers that are on their way (part.h); NULL: one answer */
     struct arena *extra; /* what an answer needs beyond the prepared room */
 };
 
@@ -75,7 +81,8 @@ struct call {
  * Thread: call->worker's. */
 void call_submit(struct call *call, struct model_version *version);
 /* Nobody waits any more: a queued call is dropped at once (`done` with ST_CANCELLED), a running one
- * is left to end, its answer comes to `done` as ever. Must not be used after `done`. Thread:
+ * is left to end, its answer comes to `done` as ever; of a decoupled model no further `part` is
+ * begun. Must not be used after `done`. Thread:
  * call->worker's. */
 void call_cancel(struct call *call);
 

@@ -8,6 +8,7 @@
 #include "loop/clock.h"
 #include "model/call_here.h"
 #include "model/call_state.h"
+#include "model/part.h"
 #include "model/version.h"
 
 static bool set_alarm(struct call *call) {
@@ -99,6 +100,7 @@ static bool take_back(struct call *call) {
 
 void call_cancel(struct call *call) {
     atomic_store_explicit(&call->cancelled, true, memory_order_relaxed);
+    flow_stop(call->flow);
     if (take_back(call)) {
         error_set(&call->response.error, ST_CANCELLED, "the client went away while it waited");
         drop(call, METRIC_DROPPED_CANCELLED);

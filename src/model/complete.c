@@ -286,6 +286,7 @@ static enum status make_plan(struct arena *arena, struct model_config *config, u
                 .n_inputs = in->n,
                 .outputs = out->specs,
                 .n_outputs = out->n,
+                .decoupled = config->decoupled,
             },
         .inputs = in->plans,
         .outputs = out->plans,

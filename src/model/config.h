@@ -92,6 +92,7 @@ struct model_config {
     const uint64_t *preferred_batch_sizes;
     size_t n_preferred;
     bool preserve_ordering;
+    bool decoupled;                  /* 0 or more answers to a request */
     uint64_t priority_levels;        /* 0: one, and requests cannot choose */
     uint64_t default_priority;       /* from 1, where there are levels */
     struct model_queue_policy queue; /* of levels without a policy of their own */

@@ -92,6 +92,22 @@ static enum status read_instances(const struct doc_node *root, struct model_conf
     return ST_OK;
 }
 
+/* ---- answers --------------------------------------------------------------------------------- */
+
+/* After batching, whose order of answers has no meaning where their number is open. */
+static enum status read_transaction_policy(const struct doc_node *root, struct model_config *out,
+                                           struct error *err) {
+    struct doc_node policy = doc_get(root, "model_transaction_policy");
+    struct doc_node decoupled = doc_get(&policy, "decoupled");
+    enum status st = doc_read_bool(&decoupled, &out->decoupled, err);
+    if (st == ST_OK && out->decoupled && out->preserve_ordering) {
+        st = doc_error(&decoupled, err,
+                       "the answers of a decoupled model leave as they come: preserve_ordering "
+                       "must not be true");
+    }
+    return st;
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 enum status config_read_serving(struct arena *arena, const struct doc_node *root,
@@ -102,6 +118,9 @@ enum status config_read_serving(struct arena *arena, const struct doc_node *root
     }
     if (st == ST_OK) {
         st = config_read_batching(arena, root, out, err);
+    }
+    if (st == ST_OK) {
+        st = read_transaction_policy(root, out, err);
     }
     if (st == ST_OK) {
         st = config_read_warmups(arena, root, out, err);

@@ -1,16 +1,16 @@
 /* What a backend calls to answer. A protocol that carries one answer gets the first, and an error
  * when the backend gives a second with outputs; either way it is told only when the backend has
- * said that it is done with the request. */
+ * said that it is done with the request. Of a decoupled model each answer goes its way (part.c). */
 #include "model/respond.h"
 
 #include "base/log.h"
 #include "base/metric.h"
 #include "model/backend.h"
 #include "model/call_state.h"
+#include "model/part.h"
 #include "model/version.h"
 
-/* Outputs that nobody will send. */
-static void give_back(const sluice_response *response) {
+void respond_give_back(const sluice_response *response) {
     if (response->release) {
         response->release(response->cookie);
     }
@@ -46,17 +46,25 @@ static void hold(struct call *call, const sluice_response *response) {
 
 static void first_answer(struct call *call, const sluice_response *response) {
     struct error *err = &call->response.error;
+    struct answer answer = {
+        .call = call,
+        .response = &call->response,
+        .outputs = call->outputs,
+        .pieces = call->output_pieces,
+        .dims = call->output_dims,
+        .extra = &call->extra,
+    };
     if (response->status != SLUICE_OK) {
         backend_error(err, call->version->backend, response->status, response->error);
-        give_back(response);
-    } else if (answer_take(call, response, err) == ST_OK) {
+        respond_give_back(response);
+    } else if (answer_take(&answer, response, err) == ST_OK) {
         hold(call, response);
     } else {
         call->response.outputs = NULL;
         call->response.n_outputs = 0;
         arena_free(call->extra);
         call->extra = NULL;
-        give_back(response);
+        respond_give_back(response);
     }
 }
 
@@ -78,13 +86,30 @@ static void further_answer(struct call *call, const sluice_response *response) {
                 "one");
         }
     }
-    give_back(response);
+    respond_give_back(response);
+}
+
+/* One of any number of answers. The last may say only that it is the last. */
+static void decoupled_answer(struct call *call, const sluice_response *response) {
+    bool says_only_end = response->status == SLUICE_OK && response->n_outputs == 0;
+    if (!response->final) {
+        part_send(call, response);
+    } else if (call->lost) {
+        error_set(&call->response.error, ST_NO_MEMORY, "out of memory for an answer of the model");
+        respond_give_back(response);
+    } else if (says_only_end) {
+        respond_give_back(response);
+    } else {
+        first_answer(call, response);
+    }
 }
 
 void host_respond(const sluice_request *request, const sluice_response *response) {
     struct call *call = request->host;
     enum call_state state = call_state(call);
-    if (state == CALL_RUNNING) {
+    if ((state == CALL_RUNNING || state == CALL_HELD) && call->version->plan.spec.decoupled) {
+        decoupled_answer(call, response);
+    } else if (state == CALL_RUNNING) {
         first_answer(call, response);
     } else if (state == CALL_HELD) {
         further_answer(call, response);
@@ -92,7 +117,7 @@ void host_respond(const sluice_request *request, const sluice_response *response
         /* Seen by luck: the request of a final answer is usually gone. */
         log_event(LOG_ERROR, "the backend answered a request again after its final answer",
                   LOG_TEXT_OF("backend", call->version->backend->name));
-        give_back(response);
+        respond_give_back(response);
         return;
     }
     if (response->final) {

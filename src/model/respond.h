@@ -11,10 +11,23 @@ int host_is_cancelled(const sluice_request *request);
 void host_computed(const sluice_request *const *requests, size_t n, uint64_t began_ns,
                    uint64_t ended_ns);
 
+/* Gives outputs that nobody will send back. */
+void respond_give_back(const sluice_response *response);
+
+/* Where an answer goes, and the room there is for it. */
+struct answer {
+    struct call *call;
+    struct infer_response *response;
+    struct tensor *outputs; /* as many as are wanted */
+    struct piece *pieces;   /* one each */
+    int64_t *dims;          /* plan.max_output_rank each */
+    struct arena **extra;   /* made when more is needed than that; the caller's to free */
+};
+
 /* Checks the outputs of `response` against the call and puts them, and the parameters, into
- * call->response; their bytes stay the backend's. Returns: ST_BACKEND_FAILED saying what is wrong
+ * answer->response; their bytes stay the backend's. Returns: ST_BACKEND_FAILED saying what is wrong
  * with them. Thread: any. */
-enum status answer_take(struct call *call, const sluice_response *response, struct error *err)
-    __attribute__((warn_unused_result));
+enum status answer_take(const struct answer *answer, const sluice_response *response,
+                        struct error *err) __attribute__((warn_unused_result));
 
 #endif

@@ -146,13 +146,19 @@ static enum status choose_place(struct model_version *version, bool cheap, struc
                          "preserve_ordering needs instances of their own: sluice.run_on must not "
                          "be worker");
     }
+    if (version->config.decoupled && version->run_on == RUN_ON_WORKER) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "a decoupled model needs instances of its own, where it can wait for slow "
+                         "readers: sluice.run_on must not be worker");
+    }
     bool waits = wants_company(&version->config);
     if (version->run_on == RUN_ON_WORKER && waits) {
         log_event(LOG_WARNING,
                   "max_queue_delay_microseconds has no effect on requests that run on the worker "
                   "that read them (sluice.run_on)",
                   LOG_STR("model", version->config.name));
-    } else if (version->config.preserve_ordering || (version->run_on == RUN_AUTO && waits)) {
+    } else if (version->config.preserve_ordering || version->config.decoupled ||
+               (version->run_on == RUN_AUTO && waits)) {
         version->run_on = RUN_ON_INSTANCE;
     } else if (version->run_on == RUN_AUTO && cheap) {
         version->run_on = RUN_ON_WORKER;

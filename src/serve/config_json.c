@@ -183,6 +183,12 @@ static void add_batching(struct buf *out, const struct model_config *config) {
     end(out, '}');
 }
 
+static void add_transaction_policy(struct buf *out, const struct model_config *config) {
+    begin(out, "model_transaction_policy", '{');
+    add_bool(out, "decoupled", config->decoupled);
+    end(out, '}');
+}
+
 static void add_parameters(struct buf *out, const struct model_config *config) {
     begin(out, "parameters", '{');
     for (size_t i = 0; i < config->n_params; i++) {
@@ -245,6 +251,7 @@ void config_json_print(struct buf *out, const struct model_config *config) {
     add_tensors(out, "output", config->outputs, config->n_outputs, add_output);
     add_empty(out, "batch_input", "[]");
     add_empty(out, "batch_output", "[]");
+    add_transaction_policy(out, config);
     add_batching(out, config);
     add_instances(out, config);
     add_text(out, "default_model_filename", config->default_filename);

@@ -18,6 +18,7 @@ enum {
     PARAMETERS = 14,
     MODEL_WARMUP = 16,
     BACKEND = 17,
+    TRANSACTION_POLICY = 19,
 };
 
 enum { KIND_CPU = 2 };
@@ -136,6 +137,14 @@ static void add_batching(struct buf *out, const struct model_config *config) {
     pb_end(out, batching);
 }
 
+static void add_transaction_policy(struct buf *out, const struct model_config *config) {
+    if (config->decoupled) {
+        size_t policy = pb_begin(out, TRANSACTION_POLICY);
+        add_number(out, 1, true);
+        pb_end(out, policy);
+    }
+}
+
 static void add_parameters(struct buf *out, const struct model_config *config) {
     for (size_t i = 0; i < config->n_params; i++) {
         size_t entry = pb_begin(out, PARAMETERS);
@@ -192,5 +201,6 @@ void grpc_config_print(struct buf *out, const struct model_config *config) {
     add_parameters(out, config);
     add_warmups(out, config);
     pb_add_string(out, BACKEND, config->backend);
+    add_transaction_policy(out, config);
     pb_end(out, whole);
 }

@@ -31,6 +31,24 @@ static void on_done(struct call *call) {
     infer->done(infer);
 }
 
+static void on_part(struct call *call, struct infer_response *response) {
+    struct grpc_infer *infer = infer_of(call);
+    infer->part(infer, response);
+}
+
+/* Any number of answers does not fit a call that carries one. */
+static enum status check_answers(const struct grpc_infer *infer, struct error *err) {
+    if (!infer->spec->decoupled || infer->part) {
+        return ST_OK;
+    }
+    char name[TENSOR_NAME_TEXT_BYTES];
+    return error_set(
+        err, ST_UNSUPPORTED,
+        "model %s is decoupled: it gives any number of answers, and ModelInfer carries "
+        "one; ModelStreamInfer carries all",
+        tensor_name_print(infer->spec->name, name));
+}
+
 static enum status prepare(struct grpc_infer *infer, struct model_version **version,
                            struct error *err) {
     const struct grpc_api_options *options = &grpc_context_of(infer->rpc)->api->options;
@@ -52,7 +70,10 @@ static enum status prepare(struct grpc_infer *infer, struct model_version **vers
     }
     infer->spec = model_version_spec(*version);
     infer->labels = opened_of(*version)->labels;
-    st = shared_begin(options->shared, &request->infer, &infer->memory, err);
+    st = check_answers(infer, err);
+    if (st == ST_OK) {
+        st = shared_begin(options->shared, &request->infer, &infer->memory, err);
+    }
     if (st == ST_OK) {
         st = infer_check(&request->infer, infer->spec, err);
     }
@@ -80,6 +101,7 @@ void grpc_infer_start(struct grpc_infer *infer) {
     infer->call.request = &infer->request.infer;
     infer->call.worker = infer->rpc->worker;
     infer->call.done = on_done;
+    infer->call.part = infer->part ? on_part : NULL;
     infer->submitted = infer->queued = true;
     call_submit(&infer->call, version);
 }

@@ -20,8 +20,11 @@ struct grpc_infer {
     const struct labels *labels; /* of its outputs */
     bool submitted;              /* the call is with the model */
     bool queued;                 /* it was, at least once: errors since are the model's */
-    /* Given the answer (or error) of the model; on the worker. */
+    /* Given the answer (or error) of the model, the last of a decoupled one; on the worker. */
     void (*done)(struct grpc_infer *infer);
+    /* Given each answer of a decoupled model before that, to be released. NULL: such models are
+     * refused. */
+    void (*part)(struct grpc_infer *infer, struct infer_response *response);
 };
 
 /* Returns: NULL when out of memory; the message is still the caller's then. */
@@ -32,7 +35,7 @@ struct grpc_infer *grpc_infer_new(struct grpc_call *rpc, struct grpc_message *me
 void grpc_infer_start(struct grpc_infer *infer);
 /* Nobody waits any more. */
 void grpc_infer_cancel(struct grpc_infer *infer);
-/* The answer as pieces of a message. Returns: the model's error, or why its answer can't be
+/* The last answer as pieces of a message. Returns: the model's error, or why its answer can't be
  * expressed. */
 enum status grpc_infer_encode(struct grpc_infer *infer, bool stream, struct v2_grpc_response *out,
                               struct error *err) __attribute__((warn_unused_result));

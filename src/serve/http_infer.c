@@ -238,6 +238,16 @@ static void on_end(struct http_exchange *exchange) {
     }
 }
 
+static void fail_decoupled(struct http_exchange *exchange, const struct model_spec *spec) {
+    struct error err;
+    char name[TENSOR_NAME_TEXT_BYTES];
+    error_set(&err, ST_UNSUPPORTED,
+              "model %s is decoupled: it gives any number of answers, and infer carries one; "
+              "generate_stream carries all",
+              tensor_name_print(spec->name, name));
+    fail(exchange, &err);
+}
+
 void http_infer_begin(struct http_api *api, struct http_exchange *exchange,
                       const struct v2_path *path) {
     struct error err;
@@ -259,6 +269,10 @@ void http_infer_begin(struct http_api *api, struct http_exchange *exchange,
     }
     infer->served = infer->version;
     infer->spec = model_version_spec(infer->version);
+    if (infer->spec->decoupled) {
+        fail_decoupled(exchange, infer->spec);
+        return;
+    }
     if (!exchange->head.has_body) { /* an empty body is complete already */
         on_body(api, exchange);
     }

@@ -86,6 +86,13 @@ static enum status prepare(struct mip_inference *call, struct mip_api *api, stru
         return st;
     }
     const struct mip_plan *plan = opened_of(call->version)->mip;
+    if (plan->spec->decoupled) {
+        char name[TENSOR_NAME_TEXT_BYTES];
+        return error_set(err, ST_UNSUPPORTED,
+                         "model %s is decoupled: it gives any number of answers, and an inference "
+                         "over MIP carries one",
+                         tensor_name_print(plan->spec->name, name));
+    }
     call->batch.source = (struct mip_source){.worker = exchange->worker,
                                              .version = call->version,
                                              .plan = plan,

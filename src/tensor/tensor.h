@@ -46,6 +46,7 @@ struct model_spec {
     size_t n_inputs;
     const struct tensor_spec *outputs;
     size_t n_outputs;
+    bool decoupled; /* 0 or more answers to a request */
 };
 
 /* Room for any name's text in a message; longer ones are cut. */

@@ -15,6 +15,7 @@ struct v2_grpc_request {
     struct infer_request infer;
     struct str model;
     struct str version; /* "": the server chooses */
+    bool empty_final;   /* triton_enable_empty_final_response: an end without an answer is said */
 };
 
 /* Decodes. Unknown fields are skipped, nesting is bounded (100), strings must be UTF-8, packed and

@@ -33,6 +33,9 @@ enum status v2_grpc_take_entry(const struct pb_field *field, const char *name, s
     __attribute__((warn_unused_result));
 
 /* Whose parameters they are: which keys are reserved. */
+/* The one of the reserved parameters that a request may have. */
+static const struct str V2_GRPC_EMPTY_FINAL = {"triton_enable_empty_final_response", 34};
+
 enum v2_grpc_params_of { V2_GRPC_OF_REQUEST, V2_GRPC_OF_TENSOR, V2_GRPC_OF_ANSWER };
 
 /* The map<string, InferParameter> that is field `number` of `message`, `n` entries; of equal keys

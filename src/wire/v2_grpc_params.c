@@ -7,6 +7,12 @@ enum { KEY = 1, VALUE = 2, BOOL = 1, INT64 = 2, STRING = 3, DOUBLE = 4, UINT64 =
 static enum status check_key(const struct param *param, enum v2_grpc_params_of of,
                              struct v2_grpc_place place, struct error *err) {
     char path[V2_GRPC_PATH_BYTES];
+    if (of == V2_GRPC_OF_REQUEST && str_eq(param->name, V2_GRPC_EMPTY_FINAL)) {
+        return param->kind == PARAM_BOOL
+                   ? ST_OK
+                   : error_set(err, ST_BAD_FIELD, "%s: expected a bool_param for \"%.*s\"",
+                               v2_grpc_path(place, "parameters", path), STR_ARG(param->name));
+    }
     if (of != V2_GRPC_OF_ANSWER && str_starts(param->name, STR("triton_"))) {
         return error_set(err, ST_BAD_FIELD, "%s: names that begin with \"triton_\" are reserved",
                          v2_grpc_path(place, "parameters", path));

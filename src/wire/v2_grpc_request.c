@@ -215,6 +215,28 @@ static enum status read_field(struct decoder *decoder, const struct pb_field *fi
     }
 }
 
+/* The wire's own parameter is not the model's. */
+static enum status take_empty_final(struct arena *arena, struct v2_grpc_request *out,
+                                    struct error *err) {
+    struct params all = out->infer.params;
+    const struct param *found = params_find(all, V2_GRPC_EMPTY_FINAL.ptr);
+    if (!found) {
+        return ST_OK;
+    }
+    struct param *items = arena_calloc(arena, all.n, sizeof *items);
+    if (!items) {
+        return error_set(err, ST_NO_MEMORY, "no memory for parameters");
+    }
+    out->empty_final = found->boolean;
+    out->infer.params = (struct params){items, 0};
+    for (size_t i = 0; i < all.n; i++) {
+        if (&all.items[i] != found) {
+            items[out->infer.params.n++] = all.items[i];
+        }
+    }
+    return ST_OK;
+}
+
 static enum status read_fields(struct decoder *decoder, struct str message,
                                struct v2_grpc_request *out, struct error *err) {
     struct pb_reader reader = pb_read(message);
@@ -224,10 +246,11 @@ static enum status read_fields(struct decoder *decoder, struct str message,
     while (st == ST_OK && pb_next(&reader, &field)) {
         st = read_field(decoder, &field, &n_raw, out, err);
     }
-    return st == ST_OK
-               ? v2_grpc_params_read(decoder->arena, message, V2_GRPC_PARAMETERS, decoder->n.params,
-                                     V2_GRPC_OF_REQUEST, WHOLE, &out->infer.params, err)
-               : st;
+    if (st == ST_OK) {
+        st = v2_grpc_params_read(decoder->arena, message, V2_GRPC_PARAMETERS, decoder->n.params,
+                                 V2_GRPC_OF_REQUEST, WHOLE, &out->infer.params, err);
+    }
+    return st == ST_OK ? take_empty_final(decoder->arena, out, err) : st;
 }
 
 /* ---- bytes ----------------------------------------------------------------------------------- */

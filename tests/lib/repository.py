@@ -88,6 +88,23 @@ dynamic_batching { default_queue_policy { timeout_action: DELAY
 ]
 
 
+# Models that answer as often as a request's parameter `responses` says, and one that answers once.
+AS_ASKED = {"responses_by_request": "true"}
+DECOUPLE = "model_transaction_policy { decoupled: true }"
+DECOUPLED = [
+    Identity("many", [("FP32", FREE)], parameters=AS_ASKED, more=DECOUPLE),
+    Identity("many_apart", [("FP32", FREE)], parameters={**AS_ASKED, "end_apart": "true"},
+             more=DECOUPLE),
+    Identity("many_slow", [("FP32", FREE)], parameters={**AS_ASKED, "interval_us": 5000},
+             more=DECOUPLE),
+    Identity("many_threaded", [("FP32", FREE)],
+             parameters={**AS_ASKED, "respond_from": "thread"}, more=DECOUPLE),
+    Identity("many_batched", [("FP32", [1])], max_batch_size=4, parameters=AS_ASKED,
+             more=DECOUPLE + "\ndynamic_batching { }"),
+    Identity("one", [("FP32", FREE)]),
+]
+
+
 def save_onnx(path, name, nodes, inputs, outputs, constants=()):
     graph = helper.make_graph(nodes, name, inputs, outputs,
                               [numpy_helper.from_array(value, key) for key, value in constants])
