@@ -70,7 +70,7 @@ enum status policy_apply(const struct policy *policy, const struct infer_request
                              .yields_ns = UINT64_MAX,
                              .expires_ns =
                                  request->deadline_ns > 0 ? request->deadline_ns : UINT64_MAX};
-    if (request->params.n > 0) {
+    if (request->params.n > 0 && !request->params_are_the_models) {
         enum status st = read_param(request->params, "priority", &priority, err);
         if (st == ST_OK) {
             st = read_param(request->params, "timeout", &asked_us, err);

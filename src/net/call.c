@@ -78,6 +78,14 @@ void net_call_end(struct net_call *call) {
     net_shard_ask_turn(shard);
 }
 
+void net_call_written_in_vain(struct net_call *call) {
+    if (call->streams && !call->replied) {
+        net_call_release(call);
+    } else {
+        net_call_end(call);
+    }
+}
+
 void net_call_detach(struct net_call *call, bool whole) {
     bool handler_has_it = call->begun && !call->replied;
     call->conn = NULL;
@@ -86,7 +94,8 @@ void net_call_detach(struct net_call *call, bool whole) {
     }
     /* A handler that waits for the body will not reply any more; one that has the request will.
      * What is being written ends with its write. */
-    bool ends_later = call->writing || (handler_has_it && (whole || call->replied));
+    bool ends_later =
+        call->writing || (handler_has_it && (whole || call->streams || call->replied));
     if (!ends_later) {
         net_call_end(call);
     }

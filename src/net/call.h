@@ -25,6 +25,7 @@ struct net_call {
     bool counted;         /* among those in flight */
     bool begun;           /* the handler has seen it: its end is owed */
     bool replied;
+    bool streams; /* its answer goes out in pieces; `replied` once the last was handed over */
     bool writing;
 };
 
@@ -49,6 +50,9 @@ static inline void net_call_release(struct net_call *call) {
 /* Over, in whatever way: releases the answer, tells the handler. The memory stays until the end of
  * the turn. */
 void net_call_end(struct net_call *call);
+/* What was being written when the peer went away is given up: the end, unless the handler has more
+ * of the answer. */
+void net_call_written_in_vain(struct net_call *call);
 /* The connection is closed. Ends the call, or lets the handler end it; `whole`: the handler has the
  * whole request, and will reply. */
 void net_call_detach(struct net_call *call, bool whole);

@@ -216,7 +216,7 @@ static void on_written(uv_write_t *write, int status) {
     struct net_conn *conn = call->conn;
     call->writing = false;
     if (!conn) {
-        net_call_end(call);
+        net_call_written_in_vain(call);
         return;
     }
     if (status < 0) {

@@ -116,6 +116,7 @@ static void on_call_gone(struct net_call *call) {
     const struct http_handler *handler = handler_of(call);
     struct http_exchange *exchange = &((struct http_call *)call)->exchange;
     exchange->gone = true;
+    http_stream_drop((struct http_call *)call);
     if (handler->on_gone) {
         handler->on_gone(exchange, handler->context);
     }
@@ -123,6 +124,7 @@ static void on_call_gone(struct net_call *call) {
 
 static void on_call_end(struct net_call *call) {
     const struct http_handler *handler = handler_of(call);
+    http_stream_drop((struct http_call *)call);
     if (handler->on_end) {
         handler->on_end(&((struct http_call *)call)->exchange, handler->context);
     }
@@ -141,7 +143,7 @@ const struct net_protocol http_protocol = {
     .wants_to_read = serial_wants_to_read,
     .timeout_of = serial_timeout_of,
     .is_idle = serial_is_idle,
-    .on_written = serial_on_written,
+    .on_written = http_stream_on_written,
     .on_call_gone = on_call_gone,
     .on_call_end = on_call_end,
     .describe = http_describe,

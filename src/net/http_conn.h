@@ -18,8 +18,9 @@ struct http_call {
     struct net_call base;
     struct http_exchange exchange; /* the handler's part */
     struct http1_request *request;
-    uint64_t skipped; /* of a body whose length is not known */
-    bool continued;   /* the client may send the body (it did not wait, or was told) */
+    uint64_t skipped;                             /* of a body whose length is not known */
+    struct http_chunk *first_chunk, **chunks_end; /* of a stream: not sent yet */
+    bool continued; /* the client may send the body (it did not wait, or was told) */
 };
 
 /* Server and Date of this second, one for each worker. */
@@ -74,5 +75,16 @@ bool http_receive_may_skip(struct http_call *call);
 /* ---- http_reply.c: answers out (and http_reply) ---------------------------------------------- */
 
 void http_reply_continue(struct serial_conn *conn);
+/* What becomes of the connection after this answer, and of a body that is still coming. */
+void http_reply_decide(struct serial_conn *conn, struct http_call *call, bool close);
+/* Server and Date. */
+struct str http_reply_common(const struct net_shard *shard);
+
+/* ---- http_stream.c: answers in pieces (and http_stream_*) ------------------------------------ */
+
+/* A piece has left, or the whole answer of a call that does not stream. */
+void http_stream_on_written(struct net_call *call);
+/* Gives up what is not sent. */
+void http_stream_drop(struct http_call *call);
 
 #endif

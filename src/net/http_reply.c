@@ -27,8 +27,7 @@ void http_reply_continue(struct serial_conn *conn) {
     }
 }
 
-/* Server and Date. */
-static struct str common_of(const struct net_shard *shard) {
+struct str http_reply_common(const struct net_shard *shard) {
     const struct http_server *server = http_server_of(shard);
     struct http_common *common = &server->commons[net_shard_index(shard)];
     time_t now = time(NULL);
@@ -41,8 +40,7 @@ static struct str common_of(const struct net_shard *shard) {
 
 /* ---- replies --------------------------------------------------------------------------------- */
 
-/* What becomes of the connection after this answer, and of a body that is still coming. */
-static void decide(struct serial_conn *conn, struct http_call *call, bool close) {
+void http_reply_decide(struct serial_conn *conn, struct http_call *call, bool close) {
     const struct http_head *head = &call->exchange.head;
     struct net_conn *net_conn = &conn->net;
     bool draining = net_shard_is_draining(net_conn->shard);
@@ -65,7 +63,7 @@ static bool outgoing_make(struct http_call *call, struct arena *arena,
     struct http_exchange *exchange = &call->exchange;
     struct http1_reply head = {
         .status = reply->status,
-        .common = common_of(call->base.shard),
+        .common = http_reply_common(call->base.shard),
         .content_type = reply->content_type,
         .fields = reply->fields,
         .n_fields = reply->n_fields,
@@ -105,7 +103,7 @@ void http_reply(struct http_exchange *exchange, const struct http_reply *reply) 
         return;
     }
     metric_add(METRIC_REQUESTS_TOTAL, 1);
-    decide(conn, call, reply->close);
+    http_reply_decide(conn, call, reply->close);
     uv_buf_t stack[STACK_BUFS];
     struct net_outgoing out;
     if (outgoing_make(call, exchange->arena, reply, &out, stack) ||

@@ -88,6 +88,18 @@ void http_reply(struct http_exchange *exchange, const struct http_reply *reply);
 void http_reply_error(struct http_exchange *exchange, const struct error *error,
                       const struct http_field *fields, size_t n_fields);
 
+/* The same in pieces, each sent as it comes: http_stream_begin (status, content type and fields of
+ * `reply` count) instead of http_reply, when the request is whole; http_stream_send any number of
+ * times; http_stream_end, exactly once, also when the client is gone (on_gone): what is sent then
+ * is only released. HTTP/1.1 gets chunks, HTTP/1.0 a body that ends with the connection. The pieces
+ * are as those of http_reply. What keeps them in line is not in the exchange's arena, so that a
+ * stream may be long. Out of memory the connection is closed; so it is for a send without pieces,
+ * by which a handler says that there is one missing. */
+void http_stream_begin(struct http_exchange *exchange, const struct http_reply *reply);
+void http_stream_send(struct http_exchange *exchange, const struct piece *pieces, size_t n_pieces,
+                      void (*release)(void *cookie), void *cookie);
+void http_stream_end(struct http_exchange *exchange);
+
 /* Each is a setting with a default (cli/settings.def); times in nanoseconds. */
 struct http_limits {
     size_t max_header_bytes;       /* request line and fields together: 431 */

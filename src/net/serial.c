@@ -172,7 +172,8 @@ enum net_timeout serial_timeout_of(const struct net_conn *net_conn, bool *keeps)
         return NET_TIMEOUT_BODY;
     case SERIAL_REPLY:
     case SERIAL_REPLY_SKIP:
-        return NET_TIMEOUT_WRITE;
+        /* While the handler has nothing to send, the peer has nothing to take. */
+        return conn->call->streams && !conn->call->writing ? NET_TIMEOUT_NONE : NET_TIMEOUT_WRITE;
     case SERIAL_IDLE:
     case SERIAL_BODY:
         *keeps = false;

@@ -4,6 +4,7 @@
 
 #include "serve/config_json.h"
 #include "serve/extensions.h"
+#include "serve/http_generate.h"
 #include "serve/http_infer.h"
 #include "serve/http_job.h"
 #include "serve/http_logging.h"
@@ -119,6 +120,8 @@ static const struct route {
     [V2_MODEL] = {KEYS_METADATA, HTTP_READ, answer_model},
     [V2_MODEL_READY] = {KEYS_HEALTH, HTTP_READ, answer_model_ready},
     [V2_MODEL_INFER] = {KEYS_INFER, HTTP_POST, http_infer_begin},
+    [V2_GENERATE] = {KEYS_INFER, true, http_generate_begin},
+    [V2_GENERATE_STREAM] = {KEYS_INFER, true, http_generate_begin},
     [V2_STATISTICS] = {KEYS_METADATA, HTTP_READ, http_stats_answer},
     [V2_LOAD] = {KEYS_METADATA, HTTP_READ, answer_load},
     [V2_MODEL_CONFIG] = {KEYS_METADATA, HTTP_READ, answer_config},

@@ -84,17 +84,22 @@ void http1_reply_print(struct buf *out, const struct http1_reply *reply) {
     if (type.len > 0) {
         at = put(put(put(at, STR("Content-Type: ")), type), STR("\r\n"));
     }
-    at = put_number(put(at, STR("Content-Length: ")), reply->content_length);
+    if (reply->chunked) {
+        at = put(at, STR("Transfer-Encoding: chunked\r\n"));
+    } else if (!reply->until_close) {
+        at = put_number(put(at, STR("Content-Length: ")), reply->content_length);
+        at = put(at, STR("\r\n"));
+    }
     for (size_t i = 0; i < reply->n_fields; i++) {
-        at = put(put(at, STR("\r\n")), reply->fields[i].name);
-        at = put(put(at, STR(": ")), reply->fields[i].value);
+        at = put(put(at, reply->fields[i].name), STR(": "));
+        at = put(put(at, reply->fields[i].value), STR("\r\n"));
     }
     if (reply->close) {
-        at = put(at, STR("\r\nConnection: close"));
+        at = put(at, STR("Connection: close\r\n"));
     } else if (reply->keep_alive) {
-        at = put(at, STR("\r\nConnection: keep-alive"));
+        at = put(at, STR("Connection: keep-alive\r\n"));
     }
-    at = put(at, STR("\r\n\r\n"));
+    at = put(at, STR("\r\n"));
     buf_advance(out, (size_t)(at - start));
 }
 

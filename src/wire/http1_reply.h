@@ -17,6 +17,8 @@ struct http1_reply {
     struct str common;        /* whole lines that every answer has (http1_reply_common) */
     const char *content_type; /* NULL: none */
     uint64_t content_length;
+    bool chunked;                    /* instead: the body comes in chunks */
+    bool until_close;                /* instead: the body ends with the connection (HTTP/1.0) */
     const struct http_field *fields; /* further ones */
     size_t n_fields;
     bool close;      /* say that the connection ends */

@@ -113,8 +113,8 @@ static enum status read_wire(const struct json_tree *tree, yyjson_val *val, enum
     return status;
 }
 
-static enum status read_value(const struct json_tree *tree, yyjson_val *val, struct param *out,
-                              struct error *err) {
+enum status v2_param_value_read(const struct json_tree *tree, yyjson_val *val, struct param *out,
+                                struct error *err) {
     switch (unsafe_yyjson_get_tag(val)) {
     case YYJSON_TYPE_BOOL | YYJSON_SUBTYPE_TRUE:
     case YYJSON_TYPE_BOOL | YYJSON_SUBTYPE_FALSE:
@@ -180,7 +180,7 @@ enum status v2_params_read(const struct json_tree *tree, yyjson_val *object, enu
                 return no_memory(err);
             }
             items[out->n].name = name;
-            status = read_value(tree, val, &items[out->n++], err);
+            status = v2_param_value_read(tree, val, &items[out->n++], err);
         }
     }
     if (status == ST_OK) {

@@ -35,4 +35,8 @@ enum status v2_params_read(const struct json_tree *tree, yyjson_val *object, enu
                            struct v2_wire_params *wire, struct params *out, struct error *err)
     __attribute__((warn_unused_result));
 
+/* Reads the value of one parameter. Returns: BAD_FIELD for what is no string, number or boolean. */
+enum status v2_param_value_read(const struct json_tree *tree, yyjson_val *val, struct param *out,
+                                struct error *err) __attribute__((warn_unused_result));
+
 #endif

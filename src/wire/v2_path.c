@@ -90,7 +90,8 @@ static enum status not_found(struct str path, struct error *err) {
     return error_set(err, ST_NOT_FOUND,
                      "no resource %s; there are /v2, /v2/health/live, /v2/health/ready, /v2/load, "
                      "/v2/logging, /v2/models/stats, "
-                     "/v2/models/MODEL[/versions/VERSION][/ready|/config|/infer|/stats], "
+                     "/v2/models/MODEL[/versions/VERSION][/ready|/config|/infer|/generate|/"
+                     "generate_stream|/stats], "
                      "/v2/repository/index, /v2/repository/models/MODEL/load|unload and "
                      "/v2/systemsharedmemory[/region/NAME]/status|register|unregister",
                      tensor_name_print(path, text));
@@ -118,6 +119,12 @@ static enum v2_resource verb_resource(struct str verb) {
     }
     if (str_is(verb, "infer")) {
         return V2_MODEL_INFER;
+    }
+    if (str_is(verb, "generate")) {
+        return V2_GENERATE;
+    }
+    if (str_is(verb, "generate_stream")) {
+        return V2_GENERATE_STREAM;
     }
     if (str_is(verb, "stats")) {
         return V2_STATISTICS;

@@ -14,6 +14,8 @@ enum v2_resource {
     V2_MODEL,             /* /v2/models/M[/versions/V] */
     V2_MODEL_READY,       /* …/ready */
     V2_MODEL_INFER,       /* …/infer */
+    V2_GENERATE,          /* …/generate */
+    V2_GENERATE_STREAM,   /* …/generate_stream */
     V2_STATISTICS,        /* /v2/models/stats, /v2/models/M[/versions/V]/stats */
     V2_LOAD,              /* /v2/load */
     V2_MODEL_CONFIG,      /* …/config */
