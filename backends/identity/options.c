@@ -59,18 +59,6 @@ static sluice_status from_read(const sluice_param *param, struct options *option
     return SLUICE_INVALID_ARGUMENT;
 }
 
-static sluice_status echo_read(const sluice_param *param, struct options *options,
-                               sluice_error *error) {
-    options->echo_params = strcmp(param->string, "true") == 0;
-    if (options->echo_params || strcmp(param->string, "false") == 0) {
-        return SLUICE_OK;
-    }
-    snprintf(error->text, sizeof(error->text),
-             "parameter %s: expected \"true\" or \"false\", got \"%.80s\"", param->name,
-             param->string);
-    return SLUICE_INVALID_ARGUMENT;
-}
-
 static sluice_status fail_read(const sluice_param *param, struct options *options,
                                sluice_error *error) {
     free(options->fail); /* of the same key given before */
@@ -88,12 +76,11 @@ static void warn_of_unknown(const sluice_model_args *args, const sluice_param *p
     if (strncmp(param->name, "sluice.", 7) == 0) { /* the server's own */
         return;
     }
-    snprintf(
-        text, sizeof(text),
-        "parameter %.80s is unknown to the identity backend and ignored (it knows delay_us, "
-        "echo_parameters, fail, "
-        "interval_us, respond_from, responses, responses_by_request and end_apart)",
-        param->name);
+    snprintf(text, sizeof(text),
+             "parameter %.80s is unknown to the identity backend and ignored (it knows delay_us, "
+             "echo_parameters, fail, "
+             "interval_us, respond_from, responses, responses_by_request and end_apart)",
+             param->name);
     host->log(SLUICE_LOG_WARNING, args->name, text);
 }
 
@@ -119,7 +106,7 @@ static sluice_status one_read(struct options *options, const sluice_model_args *
         return from_read(param, options, error);
     }
     if (strcmp(param->name, "echo_parameters") == 0) {
-        return echo_read(param, options, error);
+        return flag_read(param, &options->echo_params, error);
     }
     if (strcmp(param->name, "fail") == 0) {
         return fail_read(param, options, error);

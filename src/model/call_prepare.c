@@ -34,13 +34,19 @@ static bool fill_param(struct arena *arena, const struct param *param, sluice_pa
     return name.ptr && string.ptr;
 }
 
-/* All but those that are not the model's business. */
-static bool fill_params(struct arena *arena, struct params params, sluice_request *abi) {
+/* Is it the scheduler's or a protocol's, and not the model's business? */
+static bool is_left_out(const struct infer_request *request, const struct param *param) {
+    return !request->params_are_the_models && param_is_reserved(param->name);
+}
+
+static bool fill_params(const struct infer_request *request, sluice_request *abi) {
+    struct arena *arena = request->arena;
+    struct params params = request->params;
     size_t n = 0;
     abi->params = NULL;
     abi->n_params = 0;
     for (size_t i = 0; i < params.n; i++) {
-        n += !param_is_reserved(params.items[i].name);
+        n += !is_left_out(request, &params.items[i]);
     }
     if (n == 0) {
         return true;
@@ -48,7 +54,7 @@ static bool fill_params(struct arena *arena, struct params params, sluice_reques
     sluice_param *out = arena_calloc(arena, n, sizeof(*out));
     for (size_t i = 0; out && i < params.n; i++) {
         const struct param *param = &params.items[i];
-        if (param_is_reserved(param->name)) {
+        if (is_left_out(request, param)) {
             continue;
         }
         if (!fill_param(arena, param, &out[abi->n_params++])) {
@@ -162,7 +168,7 @@ enum status call_prepare(struct call *call, struct error *err) {
     };
     call->input_bytes = 0;
     if (!fill_id(request->arena, request->id, &call->abi) || !fill_inputs(call, plan) ||
-        !fill_wanted(call, plan) || !fill_params(request->arena, request->params, &call->abi)) {
+        !fill_wanted(call, plan) || !fill_params(request, &call->abi)) {
         return error_set(err, ST_NO_MEMORY,
                          "out of memory while handing the request to the model (--request-memory)");
     }

@@ -279,7 +279,7 @@ static const struct bad bads[] = {
     {"output { name: \"a\" is_non_linear_format_io: true }", {"output.is_non", "row-major"}},
     {"dynamic_batching { preserve_ordering: true }\nmodel_transaction_policy { decoupled: true }",
      {"config.pbtxt:2: model_transaction_policy.decoupled", "preserve_ordering"}},
-    {"model_transaction_policy { decoupled: 1 }", {"decoupled", "true or false"}},
+    {"model_transaction_policy { decoupled: 3 }", {"decoupled", "true or false"}},
     {"platform: \"ensemble\"", {"config.pbtxt:1: platform", "models made of other models"}},
     {"instance_group { kind: KIND_GPU }", {"instance_group.kind", "CPUs only"}},
     {"instance_group { gpus: [ 0 ] }", {"instance_group.gpus", "CPUs only"}},

@@ -2,6 +2,7 @@
  * answered or failed on its own. What is answered early waits for those before it; the answers of
  * decoupled models leave as they come, between those of others. */
 #include "base/metric.h"
+#include "serve/classify.h"
 #include "serve/grpc_infer.h"
 
 /* A request of the stream, in its message's arena. */
@@ -203,10 +204,13 @@ static void fail(struct stream *stream) {
 /* The answer, or the failure that it is. Returns: false when out of memory. */
 static bool send_part(struct stream *stream, struct part *part) {
     const struct item *item = part->item;
-    const struct infer_response *response = part->response;
+    struct infer_response *response = part->response;
+    struct infer_request request = item->infer.request.infer;
     struct v2_grpc_response out;
     struct error err = response->error;
+    request.arena = part->arena;
     if (err.status == ST_OK &&
+        classify_outputs(&request, item->infer.spec, item->infer.labels, response, &err) == ST_OK &&
         v2_grpc_response_encode(part->arena, item->infer.spec, item->infer.request.infer.id,
                                 response, true, 0, &out, &err) == ST_OK) {
         grpc_send(stream->call, out.pieces, out.n_pieces, free_part, part);

@@ -43,7 +43,7 @@ struct infer_request {
     size_t n_wanted;
     uint64_t batch; /* the first dimension where the model batches, else 1; set by infer_check */
     bool params_are_the_models; /* priority and timeout among them mean nothing here */
-    uint64_t deadline_ns; /* on the monotonic clock; 0: none */
+    uint64_t deadline_ns;       /* on the monotonic clock; 0: none */
 };
 
 /* Does the request fit the model? Names, counts, duplicates, datatypes, ranks and dimensions, one

@@ -139,6 +139,15 @@ def test_the_parameter_is_not_the_models_and_a_bool(running):
         assert is_final(stream.answer())
 
 
+def test_answers_are_classified_one_by_one(running):
+    wanted = [triton.InferRequestedOutput("OUTPUT0", class_count=1)]
+    with Stream(running) as stream:
+        stream.ask("many", numpy.array([1, 3, 2], numpy.float32), {"responses": 500},
+                   outputs=wanted)
+        for _ in range(500):
+            assert stream.answer().raw_output_contents[0][4:] == b"3.000000:1"
+
+
 def test_others_are_not_held_up(running):
     """The answers of a slow decoupled model and those of others share a stream."""
     with Stream(running) as stream:

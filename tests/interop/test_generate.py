@@ -17,6 +17,7 @@ MODELS = DECOUPLED + [
     Identity("flag", [("BOOL", [1])], max_batch_size=4),
     Identity("halves", [("FP16", FREE)]),
     Identity("failing", [("FP32", FREE)], parameters={"fail": "out of ink"}),
+    Identity("echoing", [("FP32", FREE)], parameters={"echo_parameters": "true"}),
     Identity("twice", [("FP32", FREE)], parameters={"responses": 2}),
 ]
 
@@ -112,8 +113,11 @@ def test_generate_of_a_decoupled_model(running):
 
 
 def test_names_that_mean_something_elsewhere_are_parameters(running):
-    body = {"INPUT0": 1, "priority": "high", "timeout": -1, "sequence_id": 3, "sequence_start": True}
-    assert ask(running, "one", body)[0] == 200
+    own = {"priority": "high", "timeout": -1, "sequence_id": 3, "sequence_start": True, "id": "x"}
+    status, _, body = ask(running, "echoing", {"INPUT0": 1, **own, "x": 1.5})
+    assert status == 200, body
+    assert json.loads(body) == {"OUTPUT0": 1.0, "model_name": "echoing", "model_version": "1",
+                                "x": 1.5, **own}
 
 
 def test_http_1_0(running):
