@@ -49,6 +49,17 @@ static enum status check_answers(const struct grpc_infer *infer, struct error *e
         tensor_name_print(infer->spec->name, name));
 }
 
+/* Each answer would overwrite the one before it. */
+static enum status check_memory(const struct grpc_infer *infer, struct error *err) {
+    for (size_t i = 0; infer->spec->decoupled && i < infer->memory.n; i++) {
+        if (infer->memory.regions[i]) {
+            return error_set(err, ST_UNSUPPORTED,
+                             "the outputs of a decoupled model cannot be in shared memory");
+        }
+    }
+    return ST_OK;
+}
+
 static enum status prepare(struct grpc_infer *infer, struct model_version **version,
                            struct error *err) {
     const struct grpc_api_options *options = &grpc_context_of(infer->rpc)->api->options;
@@ -73,6 +84,9 @@ static enum status prepare(struct grpc_infer *infer, struct model_version **vers
     st = check_answers(infer, err);
     if (st == ST_OK) {
         st = shared_begin(options->shared, &request->infer, &infer->memory, err);
+    }
+    if (st == ST_OK) {
+        st = check_memory(infer, err);
     }
     if (st == ST_OK) {
         st = infer_check(&request->infer, infer->spec, err);

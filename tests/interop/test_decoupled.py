@@ -4,6 +4,7 @@ clients that leave. Where only one answer fits, they are refused."""
 import asyncio
 import json
 import queue
+from multiprocessing import shared_memory
 
 import grpc
 import numpy
@@ -258,6 +259,26 @@ def test_infer_is_refused(running):
     answer = http1.request(running.address, "POST", "/v2/models/many/infer", body)
     assert answer.status == 501
     assert "decoupled" in json.loads(answer.body)["error"]
+
+
+def test_outputs_in_shared_memory_are_refused(start_server, models):
+    """Each answer would overwrite the one before it; one that is only the end has nothing to write."""
+    server = start_server("--model-repository", models, "--allow-client-shm", "true",
+                          grpc=("127.0.0.1:0",))
+    region = shared_memory.SharedMemory(create=True, size=64)
+    try:
+        with Stream(server) as stream:
+            stream.client.register_system_shared_memory("region", region.name, 64)
+            wanted = triton.InferRequestedOutput("OUTPUT0")
+            wanted.set_shared_memory("region", 64)
+            for count in (0, 2):
+                stream.ask("many", parameters={"responses": count}, outputs=[wanted])
+                assert "decoupled" in stream.failure()
+            stream.ask("one", outputs=[wanted])
+            assert is_final(stream.answer())
+    finally:
+        region.close()
+        region.unlink()
 
 
 def test_the_configuration_says_it(running):
