@@ -13,6 +13,7 @@
 #include "serve/admin_routes.h"
 #include "serve/admin_state.h"
 
+struct dns_watch;
 struct pick_shown_list;
 struct scraper;
 struct pick_shown;
@@ -20,6 +21,7 @@ struct pick_shown;
 struct pick_admin {
     struct pool_set_reader *pools;
     const struct pick_service *service; /* whose numbers are shown */
+    struct dns_watch *dns;              /* whose names are shown; NULL: none yet */
     const struct scraper *scraper;      /* whose numbers are shown; NULL: none yet */
     struct admin_process process;
     bool has_process;
@@ -63,5 +65,11 @@ void pick_times_read(const struct pick_admin *admin, struct metric_distribution 
 const char *pick_state_name(const struct endpoint *endpoint);
 /* /status.json: the numbers behind the status page. */
 void pick_status_print(struct pick_admin *admin, struct buf *out);
+
+/* ---- pick_names.c ---------------------------------------------------------------------------- */
+
+/* Endpoints that are names, on both pages; `dns` may be NULL. */
+void pick_names_metrics(struct dns_watch *dns, struct metric_text *text);
+void pick_names_state(struct dns_watch *dns, struct buf *out);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/pick_tls.h"
+#include "discover/dns_plan.h"
 #include "discover/pool_print.h"
 #include "pick/explain_pool.h"
 
@@ -45,22 +46,26 @@ int pick_check(const struct pick_settings *settings, struct arena *arena) {
 }
 
 /* Nobody asks the endpoints here: all of them count as ready. */
-static void make_pool_ready(struct pool_reader *reader, bool *checked) {
+static void make_pool_ready(struct pool_reader *reader, bool *checked, bool *named) {
     const struct pool_snapshot *snapshot = pool_look(reader);
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
         pool_set_ready(pool_reader_pool(reader), snapshot->members[i].endpoint, true);
     }
     *checked = *checked || snapshot->spec->health.kind != POOL_HEALTH_NONE;
+    *named = *named || (snapshot->spec->dns && snapshot->spec->dns->n_names > 0);
 }
 
 static void make_ready(struct pool_set_reader *pools, struct buf *out) {
     const struct pool_list *list = pool_set_look(pools);
-    bool checked = false;
+    bool checked = false, named = false;
     for (size_t i = 0; i < list->n; i++) {
         struct pool_reader *reader = pool_set_reader_of(pools, &list->entries[i]);
         if (reader) {
-            make_pool_ready(reader, &checked);
+            make_pool_ready(reader, &checked, &named);
         }
+    }
+    if (named) {
+        buf_printf(out, "note        names are not resolved here: their endpoints are left out\n");
     }
     if (checked) {
         buf_printf(out, "note        health is not checked here: every endpoint counts as ready\n");

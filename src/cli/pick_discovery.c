@@ -9,6 +9,8 @@
 #include "net/tls_server.h"
 
 static const uint64_t LONGEST_WAIT_NS = 250000000;
+/* A server of the DNS that does not answer is asked once more by then. */
+static const uint64_t LONGEST_WAIT_FOR_NAMES_NS = UINT64_C(3000000000);
 enum { NS_PER_MS = 1000000 };
 
 #define OF_MEMBER(pointer, member)                                                                 \
@@ -26,10 +28,30 @@ enum status pick_discovery_open(struct pick_discovery *self, const struct pick_s
 
 /* ---- its own thread -------------------------------------------------------------------------- */
 
-static void look(struct pick_discovery *self) {
-    if (pool_watch_check(self->watch) && !atomic_exchange(&self->has_news, true)) {
+/* The pool is another now. */
+static void spread(struct pick_discovery *self) {
+    lock_take(&self->lock);
+    self->settled = false; /* until the prober says so of this one */
+    lock_drop(&self->lock);
+    if (!atomic_exchange(&self->has_news, true)) {
         worker_post(self->main, &self->news);
     }
+    prober_look(self->prober);
+    scraper_look(self->scraper);
+}
+
+static void on_names(void *cookie) {
+    struct pick_discovery *self = cookie;
+    if (pool_watch_renew(self->watch)) {
+        spread(self);
+    }
+}
+
+static void look(struct pick_discovery *self) {
+    if (pool_watch_check(self->watch)) {
+        spread(self);
+    }
+    dns_watch_look(self->dns);
     prober_look(self->prober);
     scraper_look(self->scraper);
 }
@@ -44,15 +66,26 @@ static void ring(struct alarm *alarm) {
 }
 
 static void run_begin(struct worker_msg *msg) {
-    ring(&OF_MEMBER(msg, begin)->alarm);
+    struct pick_discovery *self = OF_MEMBER(msg, begin);
+    pool_watch_resolve(self->watch, self->dns);
+    ring(&self->alarm);
+}
+
+static void say(struct pick_discovery *self, bool *what) {
+    lock_take(&self->lock);
+    *what = true;
+    lock_wake_all(&self->cond);
+    lock_drop(&self->lock);
+}
+
+static void on_named(void *cookie) {
+    struct pick_discovery *self = cookie;
+    say(self, &self->named);
 }
 
 static void on_settled(void *cookie) {
     struct pick_discovery *self = cookie;
-    lock_take(&self->lock);
-    self->settled = true;
-    lock_wake_all(&self->cond);
-    lock_drop(&self->lock);
+    say(self, &self->settled);
 }
 
 static void on_part_stopped(void *cookie) {
@@ -66,7 +99,8 @@ static void on_part_stopped(void *cookie) {
 static void run_end(struct worker_msg *msg) {
     struct pick_discovery *self = OF_MEMBER(msg, end);
     alarm_clear(worker_alarms(self->worker), &self->alarm);
-    self->n_asking = 2;
+    self->n_asking = 3;
+    dns_watch_stop(self->dns, on_part_stopped, self);
     prober_stop(self->prober, on_part_stopped, self);
     scraper_stop(self->scraper, on_part_stopped, self);
 }
@@ -97,7 +131,12 @@ static void start_timer(struct pick_discovery *self) {
 
 static enum status make_parts(struct pick_discovery *self, struct error *err) {
     struct prober_options options = {.pools = self->pools, .settled = on_settled, .cookie = self};
+    struct dns_watch_options names = {.changed = on_names, .settled = on_named, .cookie = self};
     enum status st = worker_new("discovery", &self->worker, err);
+    if (st == ST_OK) {
+        names.worker = self->worker;
+        st = dns_watch_new(&names, &self->dns, err);
+    }
     if (st == ST_OK) {
         options.worker = self->worker;
         st = prober_new(&options, &self->prober, err);
@@ -141,14 +180,19 @@ enum status pick_discovery_start(struct pick_discovery *self, struct worker *mai
     return st;
 }
 
-void pick_discovery_wait(struct pick_discovery *self) {
-    uint64_t until_ns = clock_now_ns() + LONGEST_WAIT_NS;
+static void wait_for(struct pick_discovery *self, const bool *what, uint64_t longest_ns) {
+    uint64_t until_ns = clock_now_ns() + longest_ns;
     bool in_time = true;
     lock_take(&self->lock);
-    while (!self->settled && in_time) {
+    while (!*what && in_time) {
         in_time = lock_wait_until_ns(&self->lock, &self->cond, until_ns);
     }
     lock_drop(&self->lock);
+}
+
+void pick_discovery_wait(struct pick_discovery *self) {
+    wait_for(self, &self->named, LONGEST_WAIT_FOR_NAMES_NS);
+    wait_for(self, &self->settled, LONGEST_WAIT_NS);
 }
 
 static void on_closed(uv_handle_t *handle) {
@@ -171,6 +215,7 @@ void pick_discovery_stop(struct pick_discovery *self, void (*stopped)(void *cook
 void pick_discovery_free(struct pick_discovery *self) {
     prober_free(self->prober);
     scraper_free(self->scraper);
+    dns_watch_free(self->dns);
     worker_free(self->worker);
     pool_watch_free(self->watch);
     if (self->settings) {

@@ -1,7 +1,7 @@
 /* All that finds out about endpoints while the picker runs: the file of the pools, which is looked
- * at on a timer, and whoever asks the endpoints themselves how they are. It has a thread of its
- * own, so that ten thousand endpoints cost those that pick nothing but the CPU. The files of TLS
- * are looked at by a timer on the main thread.
+ * at on a timer, the DNS, and whoever asks the endpoints themselves how they are. It has a thread
+ * of its own, so that ten thousand endpoints cost those that pick nothing but the CPU. The files of
+ * TLS are looked at by a timer on the main thread.
  *
  * Thread: main, for everything. */
 #ifndef SLUICE_CLI_PICK_DISCOVERY_H
@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "cli/pick_settings.h"
+#include "discover/dns_watch.h"
 #include "discover/pool_watch.h"
 #include "discover/prober.h"
 #include "discover/scraper.h"
@@ -25,6 +26,7 @@ struct pick_discovery {
     /* Its own thread's. */
     struct worker *worker;
     struct pool_watch *watch;
+    struct dns_watch *dns;
     struct prober *prober;
     struct scraper *scraper;
     struct alarm alarm;
@@ -34,6 +36,7 @@ struct pick_discovery {
     /* What the two say to each other. */
     struct lock lock;
     struct lock_cond cond;
+    bool named;                     /* the addresses of names are known, under lock */
     bool settled;                   /* what the endpoints say of themselves is known, under lock */
     atomic_bool has_news;           /* `news` is posted */
     struct worker_msg news, parted; /* to main: a pool is another now; it has ended */
@@ -61,8 +64,9 @@ enum status pick_discovery_start(struct pick_discovery *self, struct worker *mai
                                  struct tls_server *tls, void (*changed)(void *cookie),
                                  void *cookie, struct error *err)
     __attribute__((warn_unused_result));
-/* Blocks until it is known of every endpoint whether it is ready, for a quarter of a second at
- * most: a picker that answers before that sends requests to endpoints that it knows nothing of. */
+/* Blocks until every name was resolved, or could not be, for three seconds at most; then until it
+ * is known of every endpoint whether it is ready, for a quarter of a second at most: a picker that
+ * answers before that sends requests to endpoints that it knows nothing of. */
 void pick_discovery_wait(struct pick_discovery *self);
 /* `stopped` follows when nothing of it is left, at once where nothing was. */
 void pick_discovery_stop(struct pick_discovery *self, void (*stopped)(void *cookie), void *cookie);

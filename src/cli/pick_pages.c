@@ -160,6 +160,7 @@ void pick_metrics_print(void *context, struct metric_text *text) {
         print_column(text, &list, &COLUMNS[i]);
     }
     print_loads(text, &list, admin->scraper);
+    pick_names_metrics(admin->dns, text);
     pick_upstream_print(admin, &list, text);
     metric_text_end(text);
 }
@@ -227,4 +228,5 @@ void pick_state_print(void *context, struct buf *out) {
     if (list.n > POOLS_MOST) {
         buf_printf(out, "and %zu more pools\n", list.n - POOLS_MOST);
     }
+    pick_names_state(admin->dns, out);
 }

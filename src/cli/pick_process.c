@@ -200,6 +200,7 @@ static enum status start(struct pick_process *self, struct error *err) {
         st = pick_discovery_start(&self->discovery, self->process.threads.main, self->tls,
                                   on_changed, self, err);
         self->admin.scraper = self->discovery.scraper;
+        self->admin.dns = self->discovery.dns;
     }
     if (st == ST_OK) { /* connections are made by now, and wait to be taken */
         pick_discovery_wait(&self->discovery);

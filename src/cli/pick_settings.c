@@ -8,8 +8,8 @@
 #include "base/log.h"
 #include "cli/admin_listener.h"
 #include "cli/command.h"
+#include "discover/dns_plan.h"
 #include "loop/cpus.h"
-#include "pool/endpoint_address.h"
 
 static const struct option rows[] = {
 #define OPTION(field, name, alias, type, value, unit, min, max, group, help)                       \
@@ -28,7 +28,7 @@ static const struct option_hint hints[] = {
     {"metrics-port", "write --metrics HOST:PORT"},
     {"config-file", "write --config FILE"},
     {"config-text", "write --config FILE"},
-    {"endpoints", "write --endpoint IP:PORT, once for each"},
+    {"endpoints", "write --endpoint IP:PORT or NAME:PORT, once for each"},
     {"endpoint-selector", "it is `selector:` in the file of --config"},
     {"endpoint-target-ports", "it is `ports:` in the file of --config"},
     {"pool-name", "an InferencePool stands in the file of --config"},
@@ -86,6 +86,8 @@ struct pool_watch_options pick_pool_options(const struct pick_settings *settings
 
 static enum status check_endpoints(const struct pick_settings *settings, struct error *err) {
     struct endpoint_address address;
+    struct str name;
+    uint16_t port;
     if (!settings->config && settings->endpoints.n == 0) {
         return error_set(err, ST_BAD_CONFIG,
                          "there is nothing to pick from: give --endpoint IP:PORT, once for each "
@@ -93,10 +95,11 @@ static enum status check_endpoints(const struct pick_settings *settings, struct 
     }
     for (size_t i = 0; i < settings->endpoints.n; i++) {
         const char *text = settings->endpoints.items[i];
-        if (!endpoint_address_parse(str_of(text), &address)) {
+        if (!endpoint_address_parse(str_of(text), &address) &&
+            !dns_target_parse(str_of(text), &name, &port)) {
             return error_set(err, ST_BAD_CONFIG,
-                             "--endpoint %s: expected IP:PORT, as 10.0.0.1:8000 or [::1]:8000 "
-                             "(names are not resolved here)",
+                             "--endpoint %s: expected IP:PORT, as 10.0.0.1:8000 or [::1]:8000, or "
+                             "NAME:PORT, as models.example:8000",
                              text);
         }
     }

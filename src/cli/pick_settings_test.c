@@ -74,7 +74,7 @@ static void test_usage_errors(void **state) {
     (void)state;
     static const char *const rows[][4] = {
         {NULL},
-        {"--endpoint=localhost:80", NULL},
+        {"--endpoint=localhost", NULL},
         {"--endpoint=10.0.0.1:8000", "--model=m", NULL},
         {"--endpoint=10.0.0.1:8000", "--grpc=9002", NULL},
         {"--endpoint=10.0.0.1:8000", "--grpc=grpcs://:9002", NULL},

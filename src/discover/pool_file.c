@@ -2,12 +2,13 @@
  * there are, an InferencePool which ports the endpoints have, and the others refer to pools. */
 #include "discover/pool_file.h"
 
+#include "discover/dns_plan.h"
 #include "discover/reading.h"
 
 static const char *const SECTIONS[] = {"endpoints",      "ports",      "selector", "models",
                                        "unknown_models", "objectives", "rewrites", "saturation",
                                        "flow_control",   "health",     "protocol", "refused_for",
-                                       "profile",        "metrics",    NULL};
+                                       "profile",        "metrics",    "dns",      NULL};
 
 /* ---- documents ------------------------------------------------------------------------------- */
 
@@ -31,6 +32,9 @@ static enum status read_sections(struct reading *reading, const struct doc_node 
     struct doc_node profile = doc_get(node, "profile");
     reading->has_profile = doc_present(&profile);
     enum status st = reading_endpoints(reading, node, err);
+    if (st == ST_OK) {
+        st = reading_dns(reading, node, err);
+    }
     if (st == ST_OK) {
         st = reading_models(reading, node, err);
     }
@@ -228,12 +232,28 @@ enum status pool_file_parse(const char *name, struct str text, struct pool_specs
     return st;
 }
 
-enum status pool_file_add_endpoint(struct pool_spec *spec, struct str text, struct error *err) {
-    struct pool_wanted wanted = {.labels = spec->selector};
-    if (!endpoint_address_parse(text, &wanted.address)) {
+/* "NAME:PORT" */
+static enum status add_name(struct pool_spec *spec, struct str text, struct error *err) {
+    struct dns_wanted wanted = {.labels = spec->selector, .n_ports = 1};
+    uint16_t port, *copy = arena_alloc(spec->arena, sizeof(*copy));
+    if (!dns_target_parse(text, &wanted.name, &port)) {
         return error_set(err, ST_BAD_CONFIG,
-                         "\"%.*s\" is no endpoint: expected IP:PORT (10.0.0.1:8000, [::1]:8000)",
+                         "\"%.*s\" is no endpoint: expected IP:PORT (10.0.0.1:8000, [::1]:8000) or "
+                         "NAME:PORT (models.example:8000)",
                          STR_ARG(text));
     }
-    return pool_spec_add_endpoint(spec, &wanted, err);
+    wanted.name = dns_name_copy(spec, wanted.name);
+    if (!copy || !wanted.name.ptr) {
+        return error_set(err, ST_NO_MEMORY, "no memory for the pool's names");
+    }
+    *copy = port;
+    wanted.ports = copy;
+    return dns_plan_add(spec, &wanted, err);
+}
+
+enum status pool_file_add_endpoint(struct pool_spec *spec, struct str text, struct error *err) {
+    struct pool_wanted wanted = {.labels = spec->selector};
+    return endpoint_address_parse(text, &wanted.address)
+               ? pool_spec_add_endpoint(spec, &wanted, err)
+               : add_name(spec, text, err);
 }

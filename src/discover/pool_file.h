@@ -14,8 +14,8 @@
 enum status pool_file_parse(const char *name, struct str text, struct pool_specs *out,
                             struct error *err) __attribute__((warn_unused_result));
 
-/* Adds an endpoint that was named apart from the file, "IP:PORT": it is in the pool whatever the
- * selector says. Returns: ST_BAD_CONFIG, ST_NO_MEMORY. */
+/* Adds an endpoint that was named apart from the file, "IP:PORT" or "NAME:PORT": it is in the pool
+ * whatever the selector says. Returns: ST_BAD_CONFIG, ST_NO_MEMORY. */
 enum status pool_file_add_endpoint(struct pool_spec *spec, struct str text, struct error *err)
     __attribute__((warn_unused_result));
 

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 
+#include "discover/dns_plan.h"
 #include "discover/scrape_rules.h"
 #include "pool/profile.h"
 
@@ -279,6 +280,7 @@ void pool_print(const struct pool_spec *spec, struct buf *out) {
         print_text(spec->name, out);
     }
     print_endpoints(spec, out);
+    dns_plan_print(spec, out);
     print_health(&spec->health, out);
     scrape_plan_print(spec->scrape, out);
     print_load(spec, out);

@@ -2,9 +2,11 @@
 #include "discover/pool_watch.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/metric.h"
+#include "discover/dns_watch.h"
 #include "discover/pool_file.h"
 #include "net/watched_file.h"
 
@@ -12,6 +14,9 @@ struct pool_watch {
     struct pool_watch_options options;
     struct watched_file file;
     struct pool_set *pools;
+    char *text; /* of the file, as the pool has it */
+    size_t text_len;
+    struct dns_watch *dns; /* NULL: names are not resolved */
 };
 
 /* Without a file there is a pool without endpoints. */
@@ -65,11 +70,45 @@ enum status pool_watch_read(const struct pool_watch_options *options, struct poo
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* What was read becomes the pools. */
-static enum status take(struct pool_watch *watch, struct error *err) {
+/* The text becomes the pools. `names`: they may be others than before. */
+static enum status take(struct pool_watch *watch, struct str text, bool names, struct error *err) {
     struct pool_specs specs;
-    enum status st = make_specs(&watch->options, watched_file_text(&watch->file), &specs, err);
-    return st == ST_OK ? pool_set_update(watch->pools, &specs, err) : st;
+    enum status st = make_specs(&watch->options, text, &specs, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    if (watch->dns && names) {
+        dns_watch_follow(watch->dns, &specs);
+    }
+    for (size_t i = 0; watch->dns && st == ST_OK && i < specs.n; i++) {
+        st = dns_watch_fill(watch->dns, specs.items[i], err);
+    }
+    if (st == ST_OK) {
+        return pool_set_update(watch->pools, &specs, err);
+    }
+    pool_specs_free(&specs);
+    return st;
+}
+
+/* What was read becomes the pools, and is kept for the next time that they are made. */
+static enum status take_file(struct pool_watch *watch, struct error *err) {
+    struct str text = watched_file_text(&watch->file);
+    char *copy = malloc(text.len + 1);
+    if (!copy) {
+        return error_set(err, ST_NO_MEMORY, "no memory for the pool's configuration");
+    }
+    enum status st = take(watch, text, true, err);
+    if (st != ST_OK) {
+        free(copy);
+        return st;
+    }
+    if (text.len > 0) {
+        memcpy(copy, text.ptr, text.len);
+    }
+    free(watch->text);
+    watch->text = copy;
+    watch->text_len = text.len;
+    return ST_OK;
 }
 
 enum status pool_watch_new(const struct pool_watch_options *options, struct pool_set *pools,
@@ -84,7 +123,7 @@ enum status pool_watch_new(const struct pool_watch_options *options, struct pool
     watch->pools = pools;
     enum status st = options->path ? read_file(&watch->file, &changed, err) : ST_OK;
     if (st == ST_OK) {
-        st = take(watch, err);
+        st = take_file(watch, err);
     }
     watched_file_drop(&watch->file);
     if (st != ST_OK) {
@@ -96,7 +135,40 @@ enum status pool_watch_new(const struct pool_watch_options *options, struct pool
 }
 
 void pool_watch_free(struct pool_watch *watch) {
-    free(watch);
+    if (watch) {
+        free(watch->text);
+        free(watch);
+    }
+}
+
+static struct str text_of(const struct pool_watch *watch) {
+    return str_make(watch->text, watch->text_len);
+}
+
+static void log_failure(const struct error *err) {
+    log_event(LOG_ERROR, "the pools can't have the addresses of their names: the old stay",
+              LOG_TEXT_OF("reason", err->text));
+}
+
+void pool_watch_resolve(struct pool_watch *watch, struct dns_watch *dns) {
+    struct pool_specs specs;
+    struct error err;
+    watch->dns = dns;
+    if (make_specs(&watch->options, text_of(watch), &specs, &err) == ST_OK) {
+        dns_watch_follow(dns, &specs);
+        pool_specs_free(&specs);
+    } else {
+        log_failure(&err);
+    }
+}
+
+bool pool_watch_renew(struct pool_watch *watch) {
+    struct error err;
+    enum status st = take(watch, text_of(watch), false, &err);
+    if (st != ST_OK) {
+        log_failure(&err);
+    }
+    return st == ST_OK;
 }
 
 bool pool_watch_check(struct pool_watch *watch) {
@@ -107,7 +179,7 @@ bool pool_watch_check(struct pool_watch *watch) {
     }
     enum status st = read_file(&watch->file, &changed, &err);
     if (st == ST_OK && changed) {
-        st = take(watch, &err);
+        st = take_file(watch, &err);
     }
     watched_file_drop(&watch->file);
     if (changed && st == ST_OK) {

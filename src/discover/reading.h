@@ -110,6 +110,17 @@ enum status reading_no_memory(const struct reading *reading, struct error *err);
 enum status reading_endpoints(struct reading *reading, const struct doc_node *node,
                               struct error *err) __attribute__((warn_unused_result));
 
+/* reading_dns.c: an endpoint that is a name ("NAME:PORT", or a name alone), with its own ports, of
+ * which there may be none, and the kind of records. Returns: ST_BAD_CONFIG with what an address may
+ * look like when `text` is neither. */
+enum status reading_name_endpoint(struct reading *reading, const struct doc_node *node,
+                                  struct str text, struct pool_labels labels,
+                                  const struct reading_ports *own, const struct doc_node *type,
+                                  struct error *err) __attribute__((warn_unused_result));
+/* The member `dns` of `node`. */
+enum status reading_dns(struct reading *reading, const struct doc_node *node, struct error *err)
+    __attribute__((warn_unused_result));
+
 /* reading_models.c: the members `models`, `unknown_models`, `objectives`, `rewrites`. */
 enum status reading_models(struct reading *reading, const struct doc_node *node, struct error *err)
     __attribute__((warn_unused_result));

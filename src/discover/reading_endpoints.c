@@ -1,5 +1,5 @@
 /* The endpoints that a file lists: "IP:PORT", or an object with labels, whose address may leave the
- * port to `ports` (its own, or the pool's). */
+ * port to `ports` (its own, or the pool's). What is no address may be a name (reading_dns.c). */
 #include "discover/reading.h"
 
 /* ---- one endpoint ---------------------------------------------------------------------------- */
@@ -13,13 +13,6 @@ static enum status add(struct reading *reading, const struct doc_node *node,
     }
     enum status st = reading_note(reading, &reading->endpoints, copy, node, err);
     return st == ST_OK ? pool_spec_add_endpoint(reading->spec, wanted, err) : st;
-}
-
-static enum status not_an_address(const struct doc_node *node, struct str text, struct error *err) {
-    return doc_error(node, err,
-                     "expected \"IP:PORT\" (10.0.0.1:8000, and in quotes \"[::1]:8000\"), got "
-                     "\"%.*s\"",
-                     STR_ARG(text));
 }
 
 /* An address for each of the ports. */
@@ -39,37 +32,44 @@ static enum status add_ports(struct reading *reading, const struct doc_node *nod
     return st;
 }
 
-/* `own`: the endpoint's own ports, of which there may be none. */
+/* `own`: the endpoint's own ports, of which there may be none. `type`: of a name's records; may be
+ * absent. */
 static enum status read_address(struct reading *reading, const struct doc_node *node,
                                 struct pool_labels labels, const struct reading_ports *own,
-                                struct error *err) {
+                                const struct doc_node *type, struct error *err) {
     struct pool_wanted wanted = {.labels = labels};
     struct str text = {NULL, 0};
     enum status st = doc_read_str(node, &text, err);
     if (st != ST_OK || !node->val) {
         return st != ST_OK ? st : doc_error(node, err, "expected \"IP:PORT\", got nothing");
     }
-    if (endpoint_address_parse(text, &wanted.address)) {
+    bool with_port = endpoint_address_parse(text, &wanted.address);
+    if (!with_port && !endpoint_address_parse_ip(text, &wanted.address)) {
+        return reading_name_endpoint(reading, node, text, labels, own, type, err);
+    }
+    if (type->val) {
+        return doc_error(type, err, "is for names; the endpoint has an IP");
+    }
+    if (with_port) {
         return own->n == 0
                    ? add(reading, node, &wanted, err)
                    : doc_error(node, err, "has a port, and the endpoint has `ports` as well");
-    }
-    if (!endpoint_address_parse_ip(text, &wanted.address)) {
-        return not_an_address(node, text, err);
     }
     return add_ports(reading, node, &wanted, own->n > 0 ? own : &reading->ports, err);
 }
 
 static enum status read_endpoint(struct reading *reading, const struct doc_node *node,
                                  struct error *err) {
-    static const char *const names[] = {"address", "labels", "ports", NULL};
+    static const char *const names[] = {"address", "labels", "ports", "type", NULL};
     struct reading_ports own = {.n = 0};
     struct pool_labels labels = {NULL, 0};
     struct str text;
     if (doc_read_str(node, &text, NULL) == ST_OK) {
-        return read_address(reading, node, labels, &own, err);
+        struct doc_node none = {.val = NULL};
+        return read_address(reading, node, labels, &own, &none, err);
     }
-    struct doc_node address = doc_get(node, "address"), ports = doc_get(node, "ports");
+    struct doc_node type = doc_get(node, "type"), address = doc_get(node, "address"),
+                    ports = doc_get(node, "ports");
     struct doc_node marks = doc_get(node, "labels");
     enum status st = doc_expect_object(node, err);
     if (st == ST_OK) {
@@ -81,7 +81,7 @@ static enum status read_endpoint(struct reading *reading, const struct doc_node 
     if (st == ST_OK) {
         st = reading_port_list(&ports, &own, err);
     }
-    return st == ST_OK ? read_address(reading, &address, labels, &own, err) : st;
+    return st == ST_OK ? read_address(reading, &address, labels, &own, &type, err) : st;
 }
 
 /* ---- the sections ---------------------------------------------------------------------------- */

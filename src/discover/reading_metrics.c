@@ -1,4 +1,5 @@
 /* The section `metrics`: how endpoints are asked for their loads. */
+#include "discover/dns_plan.h"
 #include "discover/reading.h"
 #include "discover/scrape_rules.h"
 
@@ -216,22 +217,35 @@ static enum status make_presets(struct reading *reading, struct scrape_plan *pla
     return ST_OK;
 }
 
+static enum status check_endpoint(const struct doc_node *node, const struct scrape_plan *plan,
+                                  const struct pool_wanted *wanted, const char *text,
+                                  struct error *err) {
+    struct scrape_target_place place;
+    return scrape_plan_place(plan, wanted, &place)
+               ? ST_OK
+               : doc_error(node, err,
+                           "the endpoint %s can't be asked: expected a label with a preset's "
+                           "name (sluice, triton, vllm, sglang, tensorrt-llm, trtllm-serve) or "
+                           "`preset` here, and a port from 1 to 65535",
+                           text);
+}
+
 /* What an endpoint's label says must be possible. */
 static enum status check_endpoints(const struct reading *reading, const struct doc_node *node,
                                    const struct scrape_plan *plan, struct error *err) {
-    for (size_t i = 0; i < reading->spec->n_endpoints; i++) {
-        const struct pool_wanted *wanted = &reading->spec->endpoints[i];
-        struct scrape_target_place place;
+    const struct pool_spec *spec = reading->spec;
+    enum status st = ST_OK;
+    for (size_t i = 0; st == ST_OK && i < spec->n_endpoints; i++) {
         char text[ENDPOINT_TEXT_BYTES];
-        if (!scrape_plan_place(plan, wanted, &place)) {
-            return doc_error(node, err,
-                             "the endpoint %s can't be asked: expected a label with a preset's "
-                             "name (sluice, triton, vllm, sglang, tensorrt-llm, trtllm-serve) or "
-                             "`preset` here, and a port from 1 to 65535",
-                             endpoint_address_print(&wanted->address, text).ptr);
-        }
+        endpoint_address_print(&spec->endpoints[i].address, text);
+        st = check_endpoint(node, plan, &spec->endpoints[i], text, err);
     }
-    return ST_OK;
+    for (size_t i = 0; spec->dns && st == ST_OK && i < spec->dns->n_names; i++) {
+        const struct dns_wanted *name = &spec->dns->names[i];
+        struct pool_wanted wanted = {.labels = name->labels, .address.port = 1};
+        st = check_endpoint(node, plan, &wanted, name->name.ptr, err);
+    }
+    return st;
 }
 
 static enum status read_labels(struct reading *reading, const struct doc_node *node,

@@ -95,6 +95,7 @@ enum { POOL_PRIORITY_STANDARD = 0, POOL_PRIORITY_CRITICAL = 10, POOL_PRIORITY_SH
 
 struct profile;
 struct scrape_plan;
+struct dns_plan;
 
 struct pool_spec {
     struct arena *arena;
@@ -111,6 +112,7 @@ struct pool_spec {
     struct pool_rewrite *rewrites; /* the first that matches counts */
     size_t n_rewrites, rewrites_cap;
     struct pool_health health;
+    struct dns_plan *dns;             /* endpoints that are names (discover's); NULL: none */
     const struct scrape_plan *scrape; /* how loads are asked for (discover's); NULL: not at all */
     struct protocol protocol;
     const struct profile *profile; /* profile.h; NULL: the default */

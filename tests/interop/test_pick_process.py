@@ -429,7 +429,7 @@ def test_health_is_not_checked_for_an_explanation(tmp_path):
 
 @pytest.mark.parametrize("args, says", [
     ([], "nothing to pick from: give --endpoint IP:PORT"),
-    (["--endpoint", "model-server:8000"], "expected IP:PORT"),
+    (["--endpoint", "model-server"], "expected IP:PORT"),
     (["--endpoint", A, "--gprc", ":1"], "did you mean --grpc?"),
     (["--endpoint", A, "--model", "m"], "it needs --explain"),
     (["--endpoint", A, "--grpc", "grpcs://127.0.0.1:0"], "TLS needs --grpc-tls-cert FILE"),
