@@ -199,7 +199,7 @@ static bool make_room(struct reader *reader) {
     yyjson_val *key = json_count(root) > 0 ? json_first(root) : NULL;
     for (size_t i = 0; i < json_count(root); i++, key = json_next(json_value(key))) {
         yyjson_val *val = json_value(key);
-        n_members += unsafe_yyjson_is_obj(val) ? json_count(val) : 1;
+        n_members += 1 + (unsafe_yyjson_is_obj(val) ? json_count(val) : 0);
     }
     reader->inputs = arena_calloc(arena, n_inputs, sizeof(*reader->inputs));
     reader->floats = arena_calloc(arena, n_inputs, sizeof(*reader->floats));

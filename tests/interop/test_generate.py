@@ -187,6 +187,7 @@ BAD = [
     (b'{"INPUT0":1,"p":[1]}', "p"),
     (b'{"INPUT0":1,"p":{}}', "p"),
     (b'{"INPUT0":1,"p":NaN}', "NaN"),
+    (b'{"p":{}}', "p"),
     (b'{"INPUT0":1,"parameters":3}', "parameters"),
     (b'{"INPUT0":1,"parameters":{"p":{}}}', "p"),
     (b'{"INPUT0":1,"id":7}', "id"),
