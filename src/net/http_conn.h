@@ -83,7 +83,7 @@ struct str http_reply_common(const struct net_shard *shard);
 /* ---- http_stream.c: answers in pieces (and http_stream_*) ------------------------------------ */
 
 /* A piece has left, or the whole answer of a call that does not stream. */
-void http_stream_on_written(struct net_call *call);
+void http_stream_on_written(struct net_call *base);
 /* Gives up what is not sent. */
 void http_stream_drop(struct http_call *call);
 
