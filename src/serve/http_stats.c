@@ -70,7 +70,8 @@ static void add_version(void *cookie, struct model_version *version) {
     buf_add_u64(out, statistics.n_executions);
     buf_add_str(out, STR(",\"inference_stats\":{"));
     add_requests(out, &statistics);
-    /* Nothing is decoupled yet, and what memory a model takes its backend doesn't say. */
+    /* Answers are not counted by their place in a stream, and what memory a model takes its
+     * backend doesn't say. */
     buf_add_str(out, STR("},\"response_stats\":{},\"batch_stats\":["));
     add_batches(out, version);
     buf_add_str(out, STR("],\"memory_usage\":[]}"));
