@@ -3,6 +3,8 @@
 #ifndef SLUICE_POOL_PLUGIN_FIXTURE_H
 #define SLUICE_POOL_PLUGIN_FIXTURE_H
 
+#include <string.h>
+
 #include "pool/pool_fixture.h"
 #include "pool/profile.h"
 
@@ -76,6 +78,33 @@ static inline void plugin_fixture_close(struct plugin_fixture *fixture) {
     fixture_close(&fixture->pool);
 }
 
+/* As the configuration's `parameters`. */
+static inline enum status plugin_fixture_read(struct plugin_fixture *fixture,
+                                              const struct plugin *plugin, const char *text,
+                                              struct error *err) {
+    struct doc *doc;
+    assert_int_equal(doc_parse(DOC_YAML, "p", str_of(text), &doc, err), ST_OK);
+    struct doc_node node = doc_root(doc);
+    enum status st = plugin_read(plugin, &node, fixture->arena, &fixture->parameters, err);
+    doc_free(doc); /* nothing points into it */
+    return st;
+}
+
+/* Each text is refused with a message that has the words beside it. */
+static inline void assert_refused_parameters(const struct plugin *plugin,
+                                             const char *const texts[][2], size_t n) {
+    struct plugin_fixture fixture;
+    struct error err;
+    plugin_fixture_open(&fixture, plugin, 1);
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(plugin_fixture_read(&fixture, plugin, texts[i][0], &err), ST_BAD_CONFIG);
+        if (!strstr(err.text, texts[i][1])) {
+            fail_msg("%s: %s", texts[i][0], err.text);
+        }
+    }
+    plugin_fixture_close(&fixture);
+}
+
 static inline void assert_near(float got, float wanted) {
     if (!(got > wanted - 1e-5f && got < wanted + 1e-5f)) {
         fail_msg("got %g, wanted %g", (double)got, (double)wanted);
@@ -124,6 +153,18 @@ static inline void assert_share(uint32_t n_picks, double wanted) {
             assert_near(fixture.score[i], (wanted)[i]);                                            \
         }                                                                                          \
         plugin_fixture_close(&fixture);                                                            \
+    } while (0)
+
+/* The least is 1, the most is 0, and so on between, however far; all alike are 1. */
+#define ASSERT_LEAST_IS_BEST(plugin, member_name)                                                  \
+    do {                                                                                           \
+        static const uint32_t some[] = {2, 10, 4, 6}, alike[] = {7, 7, 7},                         \
+                              far[] = {0, UINT32_MAX};                                             \
+        static const float of_some[] = {1, 0, 0.75f, 0.5f}, of_alike[] = {1, 1, 1};                \
+        static const float of_far[] = {1, 0};                                                      \
+        ASSERT_SCORES((plugin), member_name, some, of_some);                                       \
+        ASSERT_SCORES((plugin), member_name, alike, of_alike);                                     \
+        ASSERT_SCORES((plugin), member_name, far, of_far);                                         \
     } while (0)
 
 #endif

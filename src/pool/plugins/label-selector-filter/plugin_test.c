@@ -5,22 +5,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
 #include <cmocka.h>
 
 #include "pool/plugin_fixture.h"
-
-/* As the configuration's `parameters`. */
-static enum status read_text(struct plugin_fixture *fixture, const struct plugin *plugin,
-                             const char *text, struct error *err) {
-    struct doc *doc;
-    assert_int_equal(doc_parse(DOC_YAML, "p", str_of(text), &doc, err), ST_OK);
-    struct doc_node node = doc_root(doc);
-    enum status st = plugin_read(plugin, &node, fixture->arena, &fixture->parameters, err);
-    doc_free(doc); /* nothing points into it */
-    return st;
-}
 
 static const struct pool_label a[] = {{STR("zone"), STR("a")}, {STR("gpu"), STR("h100")}},
                                b[] = {{STR("zone"), STR("b")}};
@@ -64,7 +52,8 @@ static void which_match(void **state) {
         unsigned kept = 0;
         open_pool(&fixture);
         assert_int_equal(
-            read_text(&fixture, &plugin_label_selector_filter, rows[i].parameters, &err), ST_OK);
+            plugin_fixture_read(&fixture, &plugin_label_selector_filter, rows[i].parameters, &err),
+            ST_OK);
         plugin_label_selector_filter.filter(fixture.parameters, &fixture.choice);
         for (uint32_t k = 0; k < fixture.choice.n; k++) {
             kept |= 1u << fixture.member[k];
@@ -87,18 +76,8 @@ static void parameters_are_read_strictly(void **state) {
         {"{matchExpressions: [{key: a, operator: In}]}", "expected values for In and NotIn"},
         {"{matchExpressions: [{key: a, operator: Exists, values: [b]}]}", "only for these"},
     };
-    struct plugin_fixture fixture;
-    struct error err;
     (void)state;
-    plugin_fixture_open(&fixture, &plugin_label_selector_filter, 1);
-    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
-        assert_int_equal(read_text(&fixture, &plugin_label_selector_filter, texts[i][0], &err),
-                         ST_BAD_CONFIG);
-        if (!strstr(err.text, texts[i][1])) {
-            fail_msg("%s: %s", texts[i][0], err.text);
-        }
-    }
-    plugin_fixture_close(&fixture);
+    assert_refused_parameters(&plugin_label_selector_filter, texts, sizeof(texts) / sizeof(*texts));
 }
 
 int main(void) {

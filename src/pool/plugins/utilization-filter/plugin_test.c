@@ -5,22 +5,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
 #include <cmocka.h>
 
 #include "pool/plugin_fixture.h"
-
-/* As the configuration's `parameters`. */
-static enum status read_text(struct plugin_fixture *fixture, const struct plugin *plugin,
-                             const char *text, struct error *err) {
-    struct doc *doc;
-    assert_int_equal(doc_parse(DOC_YAML, "p", str_of(text), &doc, err), ST_OK);
-    struct doc_node node = doc_root(doc);
-    enum status st = plugin_read(plugin, &node, fixture->arena, &fixture->parameters, err);
-    doc_free(doc); /* nothing points into it */
-    return st;
-}
 
 static const struct {
     unsigned known;
@@ -63,8 +51,9 @@ static void limits_of_ones_own(void **state) {
     struct error err;
     (void)state;
     plugin_fixture_open(&fixture, &plugin_utilization_filter, N);
-    assert_int_equal(read_text(&fixture, &plugin_utilization_filter,
-                               "{queueDepthThreshold: 6, kvCacheUtilThreshold: 0.5}", &err),
+    assert_int_equal(plugin_fixture_read(&fixture, &plugin_utilization_filter,
+                                         "{queueDepthThreshold: 6, kvCacheUtilThreshold: 0.5}",
+                                         &err),
                      ST_OK);
     fill(&fixture);
     plugin_utilization_filter.filter(fixture.parameters, &fixture.choice);
@@ -95,18 +84,8 @@ static void parameters_are_read_strictly(void **state) {
         {"{kvCacheUtilThreshold: .nan}", "expected a share"},
         {"{queueDepthTreshold: 5}", "did you mean \"queueDepthThreshold\"?"},
     };
-    struct plugin_fixture fixture;
-    struct error err;
     (void)state;
-    plugin_fixture_open(&fixture, &plugin_utilization_filter, 1);
-    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
-        assert_int_equal(read_text(&fixture, &plugin_utilization_filter, texts[i][0], &err),
-                         ST_BAD_CONFIG);
-        if (!strstr(err.text, texts[i][1])) {
-            fail_msg("%s: %s", texts[i][0], err.text);
-        }
-    }
-    plugin_fixture_close(&fixture);
+    assert_refused_parameters(&plugin_utilization_filter, texts, sizeof(texts) / sizeof(*texts));
 }
 
 int main(void) {
