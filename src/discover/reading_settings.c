@@ -162,22 +162,42 @@ static enum status read_cookie(struct reading *reading, const struct doc_node *n
     return st;
 }
 
-#define READ_COOKIE read_cookie
-#define READ_KEY read_key
-#define READ_HEADER reading_header
-#define READ_HEADERS read_headers
+enum name_kind { NAME_COOKIE, NAME_KEY, NAME_HEADER, NAME_HEADERS };
+
+static const struct {
+    const char *field;
+    enum name_kind kind;
+    size_t at; /* in struct protocol */
+} name_rows[] = {
+#define NAME(field, kind, preset, help) {#field, NAME_##kind, offsetof(struct protocol, field)},
+#include "pool/protocol.def"
+#undef NAME
+};
+
+/* `out`: as its kind has it. */
+static enum status read_name_of(struct reading *reading, enum name_kind kind,
+                                const struct doc_node *node, void *out, struct error *err) {
+    switch (kind) {
+    case NAME_COOKIE:
+        return read_cookie(reading, node, out, err);
+    case NAME_KEY:
+        return read_key(reading, node, out, err);
+    case NAME_HEADER:
+        return reading_header(reading, node, out, err);
+    case NAME_HEADERS:
+        break;
+    }
+    return read_headers(reading, node, out, err);
+}
 
 static enum status read_names(struct reading *reading, const struct doc_node *node,
                               struct error *err) {
-    struct protocol *protocol = &reading->spec->protocol;
+    char *protocol = (char *)&reading->spec->protocol;
     enum status st = ST_OK;
-#define NAME(field, kind, preset, help)                                                            \
-    if (st == ST_OK) {                                                                             \
-        struct doc_node member = doc_get(node, #field);                                            \
-        st = READ_##kind(reading, &member, &protocol->field, err);                                 \
+    for (size_t i = 0; i < sizeof(name_rows) / sizeof(name_rows[0]) && st == ST_OK; i++) {
+        struct doc_node member = doc_get(node, name_rows[i].field);
+        st = read_name_of(reading, name_rows[i].kind, &member, protocol + name_rows[i].at, err);
     }
-#include "pool/protocol.def"
-#undef NAME
     return st;
 }
 
