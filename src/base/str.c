@@ -2,6 +2,8 @@
  * space. */
 #include "base/str.h"
 
+#include <stdlib.h>
+
 static unsigned char lower(char c) {
     unsigned char u = (unsigned char)c;
     return u >= 'A' && u <= 'Z' ? (unsigned char)(u + ('a' - 'A')) : u;
@@ -59,4 +61,15 @@ struct str str_cut(struct str *rest, char sep) {
     size_t before = (size_t)(at - all.ptr);
     *rest = str_make(at + 1, all.len - before - 1);
     return str_make(all.ptr, before);
+}
+
+char *str_dup(struct str s) {
+    char *copy = malloc(s.len + 1);
+    if (copy) {
+        if (s.len > 0) {
+            memcpy(copy, s.ptr, s.len);
+        }
+        copy[s.len] = '\0';
+    }
+    return copy;
 }

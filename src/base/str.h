@@ -41,5 +41,7 @@ struct str str_trim(struct str s);
 /* Cuts `rest` at the first `sep`: returns what is before it and leaves in `rest` what is behind;
  * without a `sep` returns all and leaves `rest` with a NULL pointer. */
 struct str str_cut(struct str *rest, char sep);
+/* A copy with a NUL behind it. Returns: NULL when out of memory. Owns: the caller, by free. */
+char *str_dup(struct str s) __attribute__((warn_unused_result));
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -72,11 +73,21 @@ static void cutting(void **state) {
     assert_str(str_cut(&rest, ','), "");
 }
 
+static void copying(void **state) {
+    const char text[] = {'a', 'b', 'c'};
+    (void)state;
+    char *all = str_dup(str_make(text, 3)), *nothing = str_dup(str_make(NULL, 0));
+    assert_string_equal(all, "abc");
+    assert_string_equal(nothing, "");
+    free(all);
+    free(nothing);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equality),        cmocka_unit_test(equality_without_case),
         cmocka_unit_test(starts_and_ends), cmocka_unit_test(trimming),
-        cmocka_unit_test(cutting),
+        cmocka_unit_test(cutting),         cmocka_unit_test(copying),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,7 @@ static void take(struct scrape_token *token, struct str text) {
     }
     forget(token);
     if (text.len > 0 && text.len < TOKEN_BYTES) {
-        token->text = strndup(text.ptr, text.len);
+        token->text = str_dup(text);
     }
 }
 
@@ -36,7 +36,7 @@ static void follow_path(struct scrape_token *token, struct str path) {
     }
     scrape_token_fini(token);
     if (path.len > 0) {
-        token->path = strndup(path.ptr, path.len);
+        token->path = str_dup(path);
         token->file.path = token->path;
     }
 }

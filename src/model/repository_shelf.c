@@ -51,7 +51,7 @@ static void shelf_free(struct shelf *shelf) {
 bool shelf_set_origin(struct shelf *shelf, const struct model_origin *origin) {
     atomic_store_explicit(&shelf->listed, true, memory_order_relaxed);
     if (!str_eq(shelf->origin.path, origin->path)) {
-        char *path = strndup(origin->path.ptr, origin->path.len);
+        char *path = str_dup(origin->path);
         if (!path) {
             return false;
         }

@@ -95,7 +95,7 @@ enum status pool_new_named(struct str name, struct pool **out, struct error *err
     if (name.len == 0) {
         return ST_OK;
     }
-    pool->name_bytes = strndup(name.ptr, name.len);
+    pool->name_bytes = str_dup(name);
     if (!pool->name_bytes) {
         pool_free(pool);
         *out = NULL;
