@@ -28,45 +28,92 @@ static void add_escaped(struct buf *out, struct str name) {
     }
 }
 
+static void check_same(struct arena *arena, const struct buf *text, const struct v2_path *path) {
+    struct v2_path again;
+    struct error err = {0};
+    check(v2_path_parse(arena, buf_str(text), &again, &err) == ST_OK);
+    check(again.resource == path->resource && str_eq(again.model, path->model));
+    check(str_eq(again.version, path->version) && str_eq(again.repository, path->repository));
+    check(str_eq(again.region, path->region));
+}
+
 /* The same name with every byte escaped is the same model's. */
 static void check_model(struct arena *arena, const struct v2_path *path) {
-    static const char *const verbs[] = {
+    static const char *const verbs[V2_OTHER] = {
         [V2_MODEL] = "",
         [V2_MODEL_READY] = "/ready",
         [V2_MODEL_INFER] = "/infer",
+        [V2_GENERATE] = "/generate",
+        [V2_GENERATE_STREAM] = "/generate_stream",
         [V2_STATISTICS] = "/stats",
+        [V2_MODEL_CONFIG] = "/config",
+        [V2_REPOSITORY_LOAD] = "/load",
+        [V2_REPOSITORY_UNLOAD] = "/unload",
     };
-    struct v2_path again;
-    struct error err = {0};
     struct buf text;
-    check(path->resource >= V2_MODEL && path->resource <= V2_STATISTICS);
+    check(path->resource < V2_OTHER && verbs[path->resource]);
+    bool changes = path->resource == V2_REPOSITORY_LOAD || path->resource == V2_REPOSITORY_UNLOAD;
     check_name(path->model);
     buf_init(&text, arena, 256);
-    buf_printf(&text, "/v2/models/");
+    buf_add_str(&text, changes ? STR("/v2/repository") : STR("/v2"));
+    if (path->repository.ptr) {
+        check(changes);
+        buf_add_char(&text, '/');
+        buf_add_str(&text, path->repository);
+    }
+    buf_add_str(&text, STR("/models/"));
     add_escaped(&text, path->model);
     if (path->version.ptr) {
+        check(!changes);
         check_name(path->version);
-        buf_printf(&text, "/versions/");
+        buf_add_str(&text, STR("/versions/"));
         add_escaped(&text, path->version);
     }
-    buf_printf(&text, "%s", verbs[path->resource]);
-    check(v2_path_parse(arena, buf_str(&text), &again, &err) == ST_OK);
-    check(again.resource == path->resource && str_eq(again.model, path->model));
-    check(str_eq(again.version, path->version));
+    buf_add_str(&text, str_of(verbs[path->resource]));
+    check_same(arena, &text, path);
+}
+
+/* The same of a region of shared memory, which may have any name. */
+static void check_memory(struct arena *arena, const struct v2_path *path) {
+    struct buf text;
+    check(utf8_is_valid(path->region.ptr, path->region.len));
+    buf_init(&text, arena, 256);
+    buf_add_str(&text, STR("/v2/systemsharedmemory"));
+    if (path->region.len > 0) {
+        buf_add_str(&text, STR("/region/"));
+        add_escaped(&text, path->region);
+    }
+    buf_add_str(&text, path->resource == V2_MEMORY_STATUS     ? STR("/status")
+                       : path->resource == V2_MEMORY_REGISTER ? STR("/register")
+                                                              : STR("/unregister"));
+    check_same(arena, &text, path);
 }
 
 /* What is the whole server's has no escapes, no version and nothing behind it. */
 static void check_fixed(struct str text, const struct v2_path *path) {
-    static const char *const texts[] = {
+    static const char *const texts[V2_OTHER] = {
         [V2_SERVER] = "/v2",
         [V2_LIVE] = "/v2/health/live",
         [V2_READY] = "/v2/health/ready",
         [V2_STATISTICS] = "/v2/models/stats",
         [V2_LOAD] = "/v2/load",
+        [V2_LOGGING] = "/v2/logging",
     };
     check(path->resource < V2_OTHER && texts[path->resource] && !path->version.ptr);
     check(str_is(text, texts[path->resource]) ||
           (path->resource == V2_SERVER && str_is(text, "/v2/")));
+}
+
+static void check_parsed(struct arena *arena, struct str text, const struct v2_path *path) {
+    if (path->model.ptr) {
+        check_model(arena, path);
+    } else if (path->resource == V2_REPOSITORY_INDEX) {
+        check(str_starts(text, STR("/v2/repository/")) && str_ends(text, STR("/index")));
+    } else if (path->resource >= V2_MEMORY_STATUS && path->resource <= V2_MEMORY_UNREGISTER) {
+        check_memory(arena, path);
+    } else {
+        check_fixed(text, path);
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -76,12 +123,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct error err = {0};
     enum status status = v2_path_parse(arena, text, &path, &err);
     if (status != ST_OK) {
-        check(status == ST_NOT_FOUND || status == ST_BAD_REQUEST);
+        bool cuda = str_starts(text, STR("/v2/cudasharedmemory/"));
+        check(status == (cuda ? ST_UNSUPPORTED : ST_NOT_FOUND) ||
+              (!cuda && status == ST_BAD_REQUEST));
         check(err.text[0] != '\0' && path.resource == V2_OTHER);
-    } else if (path.model.ptr) {
-        check_model(arena, &path);
     } else {
-        check_fixed(text, &path);
+        check_parsed(arena, text, &path);
     }
     arena_free(arena);
     return 0;
