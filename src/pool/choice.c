@@ -24,19 +24,9 @@ uint32_t choice_place_of(const struct choice *choice, uint32_t member) {
 
 void choice_columns_copy(const struct choice_columns *out, uint32_t to,
                          const struct choice_columns *columns, uint32_t from) {
-    out->member[to] = columns->member[from];
-    out->address[to] = columns->address[from];
-    out->known[to] = columns->known[from];
-    out->adapters[to] = columns->adapters[from];
-    out->in_flight[to] = columns->in_flight[from];
-    out->n_waiting[to] = columns->n_waiting[from];
-    out->n_running[to] = columns->n_running[from];
-    out->kv_cache_used[to] = columns->kv_cache_used[from];
-    out->n_tokens[to] = columns->n_tokens[from];
-    out->first_byte_s[to] = columns->first_byte_s[from];
-    out->answer_s[to] = columns->answer_s[from];
-    out->answered[to] = columns->answered[from];
-    out->cold_turn[to] = columns->cold_turn[from];
+#define COLUMN(type, name) out->name[to] = columns->name[from];
+#include "pool/choice_columns.def"
+#undef COLUMN
 }
 
 /* The columns of the first `n` are in the room. */
@@ -46,19 +36,9 @@ static void move_first(const struct choice *choice, uint32_t n) {
     if (columns == room) {
         return;
     }
-    memcpy(room->member, columns->member, n_bytes);
-    memcpy(room->address, columns->address, n_bytes);
-    memcpy(room->known, columns->known, n_bytes);
-    memcpy(room->adapters, columns->adapters, n_bytes);
-    memcpy(room->in_flight, columns->in_flight, n_bytes);
-    memcpy(room->n_waiting, columns->n_waiting, n_bytes);
-    memcpy(room->n_running, columns->n_running, n_bytes);
-    memcpy(room->kv_cache_used, columns->kv_cache_used, n_bytes);
-    memcpy(room->n_tokens, columns->n_tokens, n_bytes);
-    memcpy(room->first_byte_s, columns->first_byte_s, n_bytes);
-    memcpy(room->answer_s, columns->answer_s, n_bytes);
-    memcpy(room->answered, columns->answered, n_bytes);
-    memcpy(room->cold_turn, columns->cold_turn, n_bytes);
+#define COLUMN(type, name) memcpy(room->name, columns->name, n_bytes);
+#include "pool/choice_columns.def"
+#undef COLUMN
 }
 
 /* The candidates are now the first `n` of the room. */

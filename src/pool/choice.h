@@ -16,19 +16,9 @@
 #include "pool/pool_snapshot.h"
 
 struct choice_columns {
-    uint32_t *member;     /* of the snapshot; none twice */
-    uint32_t *address;    /* a hash of it */
-    uint32_t *known;      /* LOAD_…: what the endpoint itself has said of late */
-    uint32_t *adapters;   /* LoRA: which it has, in one number (load.h) */
-    float *in_flight;     /* of this picker's requests */
-    float *n_waiting;     /* as estimated now; of one that has not said it, in_flight */
-    float *n_running;     /* so is this */
-    float *kv_cache_used; /* from 0 to 1; 0 of one that has not said it */
-    float *n_tokens;      /* of this picker's requests in flight, as far as it is known */
-    float *first_byte_s;  /* how long answers take (endpoint.h) */
-    float *answer_s;
-    uint32_t *answered; /* when the last one was seen: choice_clock; 0: none was */
-    uint32_t *cold_turn;
+#define COLUMN(type, name) type *name;
+#include "pool/choice_columns.def"
+#undef COLUMN
 };
 
 /* The low bits of a time in 64ths of a second; never 0. */

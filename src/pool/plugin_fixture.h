@@ -3,8 +3,6 @@
 #ifndef SLUICE_POOL_PLUGIN_FIXTURE_H
 #define SLUICE_POOL_PLUGIN_FIXTURE_H
 
-#include <string.h>
-
 #include "pool/pool_fixture.h"
 #include "pool/profile.h"
 
@@ -15,13 +13,9 @@ struct plugin_fixture {
     struct arena *arena;
     void *parameters;
     struct dice dice;
-    uint32_t member[FIXTURE_MOST_CANDIDATES], address[FIXTURE_MOST_CANDIDATES];
-    uint32_t known[FIXTURE_MOST_CANDIDATES], adapters[FIXTURE_MOST_CANDIDATES];
-    float in_flight[FIXTURE_MOST_CANDIDATES], n_waiting[FIXTURE_MOST_CANDIDATES];
-    float n_running[FIXTURE_MOST_CANDIDATES], kv_cache_used[FIXTURE_MOST_CANDIDATES];
-    float n_tokens[FIXTURE_MOST_CANDIDATES];
-    float first_byte_s[FIXTURE_MOST_CANDIDATES], answer_s[FIXTURE_MOST_CANDIDATES];
-    uint32_t answered[FIXTURE_MOST_CANDIDATES], cold_turn[FIXTURE_MOST_CANDIDATES];
+#define COLUMN(type, name) type name[FIXTURE_MOST_CANDIDATES];
+#include "pool/choice_columns.def"
+#undef COLUMN
     float score[FIXTURE_MOST_CANDIDATES], scratch[FIXTURE_MOST_CANDIDATES];
     struct choice_columns columns; /* of the above */
     struct choice_prefix prefix;
@@ -50,19 +44,9 @@ static inline void plugin_fixture_open(struct plugin_fixture *fixture, const str
         fixture->member[i] = i;
         fixture->address[i] = pool_look(fixture->pool.reader)->members[i].hash;
     }
-    fixture->columns = (struct choice_columns){.member = fixture->member,
-                                               .address = fixture->address,
-                                               .known = fixture->known,
-                                               .adapters = fixture->adapters,
-                                               .in_flight = fixture->in_flight,
-                                               .n_waiting = fixture->n_waiting,
-                                               .n_running = fixture->n_running,
-                                               .kv_cache_used = fixture->kv_cache_used,
-                                               .n_tokens = fixture->n_tokens,
-                                               .first_byte_s = fixture->first_byte_s,
-                                               .answer_s = fixture->answer_s,
-                                               .answered = fixture->answered,
-                                               .cold_turn = fixture->cold_turn};
+#define COLUMN(type, name) fixture->columns.name = fixture->name;
+#include "pool/choice_columns.def"
+#undef COLUMN
     fixture->choice = (struct choice){.snapshot = pool_look(fixture->pool.reader),
                                       .prefix = &fixture->prefix,
                                       .dice = &fixture->dice,
@@ -76,33 +60,6 @@ static inline void plugin_fixture_open(struct plugin_fixture *fixture, const str
 static inline void plugin_fixture_close(struct plugin_fixture *fixture) {
     arena_free(fixture->arena);
     fixture_close(&fixture->pool);
-}
-
-/* As the configuration's `parameters`. */
-static inline enum status plugin_fixture_read(struct plugin_fixture *fixture,
-                                              const struct plugin *plugin, const char *text,
-                                              struct error *err) {
-    struct doc *doc;
-    assert_int_equal(doc_parse(DOC_YAML, "p", str_of(text), &doc, err), ST_OK);
-    struct doc_node node = doc_root(doc);
-    enum status st = plugin_read(plugin, &node, fixture->arena, &fixture->parameters, err);
-    doc_free(doc); /* nothing points into it */
-    return st;
-}
-
-/* Each text is refused with a message that has the words beside it. */
-static inline void assert_refused_parameters(const struct plugin *plugin,
-                                             const char *const texts[][2], size_t n) {
-    struct plugin_fixture fixture;
-    struct error err;
-    plugin_fixture_open(&fixture, plugin, 1);
-    for (size_t i = 0; i < n; i++) {
-        assert_int_equal(plugin_fixture_read(&fixture, plugin, texts[i][0], &err), ST_BAD_CONFIG);
-        if (!strstr(err.text, texts[i][1])) {
-            fail_msg("%s: %s", texts[i][0], err.text);
-        }
-    }
-    plugin_fixture_close(&fixture);
 }
 
 static inline void assert_near(float got, float wanted) {

@@ -3,7 +3,11 @@
 
 #include <stdlib.h>
 
-enum { N_COLUMNS = 13, N_ARRAYS = 2 * N_COLUMNS + 3, ALIGNMENT = 64 };
+enum {
+    N_COLUMNS = sizeof(struct choice_columns) / sizeof(void *),
+    N_ARRAYS = 2 * N_COLUMNS + 3,
+    ALIGNMENT = 64
+};
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
@@ -19,22 +23,11 @@ static enum status make_room(struct pool_view *view, uint32_t n, struct error *e
     uint32_t *next = memory;
     struct choice_columns *each[] = {&view->columns, &view->room};
     for (size_t i = 0; i < 2; i++) {
-        *each[i] = (struct choice_columns){
-            .member = next,
-            .address = next + cap,
-            .known = next + 2 * cap,
-            .adapters = next + 3 * cap,
-            .in_flight = (float *)next + 4 * cap,
-            .n_waiting = (float *)next + 5 * cap,
-            .n_running = (float *)next + 6 * cap,
-            .kv_cache_used = (float *)next + 7 * cap,
-            .n_tokens = (float *)next + 8 * cap,
-            .first_byte_s = (float *)next + 9 * cap,
-            .answer_s = (float *)next + 10 * cap,
-            .answered = next + 11 * cap,
-            .cold_turn = next + 12 * cap,
-        };
-        next += N_COLUMNS * cap;
+#define COLUMN(type, name)                                                                         \
+    each[i]->name = (type *)next;                                                                  \
+    next += cap;
+#include "pool/choice_columns.def"
+#undef COLUMN
     }
     view->place_of = next;
     view->score = (float *)next + cap;

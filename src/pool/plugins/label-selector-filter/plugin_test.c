@@ -8,23 +8,16 @@
 
 #include <cmocka.h>
 
-#include "pool/plugin_fixture.h"
+#include "pool/plugin_text_fixture.h"
 
 static const struct pool_label a[] = {{STR("zone"), STR("a")}, {STR("gpu"), STR("h100")}},
                                b[] = {{STR("zone"), STR("b")}};
 
 /* Endpoints 0 and 1 have labels, 2 has none. */
 static void open_pool(struct plugin_fixture *fixture) {
-    struct pool_spec *spec = fixture_spec();
     const struct pool_labels labels[] = {{a, 2}, {b, 1}, {NULL, 0}};
-    struct error err;
-    for (uint32_t i = 0; i < 3; i++) {
-        struct pool_wanted wanted = {.address = fixture_numbered(i), .labels = labels[i]};
-        assert_int_equal(pool_spec_add_endpoint(spec, &wanted, &err), ST_OK);
-    }
     plugin_fixture_open(fixture, &plugin_label_selector_filter, 3);
-    fixture_update(fixture->pool.pool, spec);
-    fixture->choice.snapshot = pool_look(fixture->pool.reader);
+    fixture_label(fixture, labels, 3);
 }
 
 static void which_match(void **state) {
@@ -48,16 +41,10 @@ static void which_match(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         struct plugin_fixture fixture;
-        struct error err;
-        unsigned kept = 0;
         open_pool(&fixture);
-        assert_int_equal(
-            plugin_fixture_read(&fixture, &plugin_label_selector_filter, rows[i].parameters, &err),
-            ST_OK);
+        fixture_tell(&fixture, &plugin_label_selector_filter, rows[i].parameters);
         plugin_label_selector_filter.filter(fixture.parameters, &fixture.choice);
-        for (uint32_t k = 0; k < fixture.choice.n; k++) {
-            kept |= 1u << fixture.member[k];
-        }
+        unsigned kept = fixture_left(&fixture);
         if (kept != rows[i].kept) {
             fail_msg("%s: kept %x", rows[i].parameters, kept);
         }
@@ -77,7 +64,7 @@ static void parameters_are_read_strictly(void **state) {
         {"{matchExpressions: [{key: a, operator: Exists, values: [b]}]}", "only for these"},
     };
     (void)state;
-    assert_refused_parameters(&plugin_label_selector_filter, texts, sizeof(texts) / sizeof(*texts));
+    assert_refused(&plugin_label_selector_filter, texts, sizeof(texts) / sizeof(*texts));
 }
 
 int main(void) {

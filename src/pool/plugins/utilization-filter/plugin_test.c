@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "pool/plugin_fixture.h"
+#include "pool/plugin_text_fixture.h"
 
 static const struct {
     unsigned known;
@@ -48,13 +48,10 @@ static void keeps_those_that_are_free(void **state) {
 
 static void limits_of_ones_own(void **state) {
     struct plugin_fixture fixture;
-    struct error err;
     (void)state;
     plugin_fixture_open(&fixture, &plugin_utilization_filter, N);
-    assert_int_equal(plugin_fixture_read(&fixture, &plugin_utilization_filter,
-                                         "{queueDepthThreshold: 6, kvCacheUtilThreshold: 0.5}",
-                                         &err),
-                     ST_OK);
+    fixture_tell(&fixture, &plugin_utilization_filter,
+                 "{queueDepthThreshold: 6, kvCacheUtilThreshold: 0.5}");
     fill(&fixture);
     plugin_utilization_filter.filter(fixture.parameters, &fixture.choice);
     assert_int_equal(fixture.choice.n, 2);
@@ -85,7 +82,7 @@ static void parameters_are_read_strictly(void **state) {
         {"{queueDepthTreshold: 5}", "did you mean \"queueDepthThreshold\"?"},
     };
     (void)state;
-    assert_refused_parameters(&plugin_utilization_filter, texts, sizeof(texts) / sizeof(*texts));
+    assert_refused(&plugin_utilization_filter, texts, sizeof(texts) / sizeof(*texts));
 }
 
 int main(void) {
