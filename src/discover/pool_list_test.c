@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "base/metric.h"
+#include "discover/pool_file_fixture.h"
 #include "discover/pool_print.h"
 
 #define GROUP "apiVersion: inference.networking.k8s.io/v1\n"
@@ -177,16 +177,7 @@ static const struct {
 static void what_is_refused(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
-        struct pool_specs specs;
-        struct error err = {.status = ST_OK};
-        char message[600];
-        snprintf(message, sizeof(message), "pool.yaml:%s", refused[i].message);
-        enum status st = pool_file_parse("pool.yaml", str_of(refused[i].text), &specs, &err);
-        if (st != ST_BAD_CONFIG || strcmp(err.text, message) != 0) {
-            fail_msg("%s\ngot      %s\nexpected %s", refused[i].text, err.text, message);
-        }
-        assert_int_equal(specs.n, 0);
-        assert_int_equal(metric_read(METRIC_ARENAS), 0);
+        assert_file_refused(refused[i].text, refused[i].message);
     }
 }
 
