@@ -241,6 +241,13 @@ static void objects(void **state) {
          "profile     as configured\n"
          "  kv-cache-utilization-scorer   scorer, weight 0\n"
          "  max-score-picker              picker\n"},
+        {"apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n- type: "
+         "header-based-testing-filter\n- type: destination-endpoint-served-verifier\n",
+         "profile     as configured\n  header-based-testing-filter   filter\n"
+         "  max-score-picker              picker\n"},
+        {"apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n- type: "
+         "destination-endpoint-served-verifier\n- type: random-picker\n",
+         "protocol    with the response header of conformance tests\n"},
         {"kind: List\napiVersion: v1\nitems:\n- apiVersion: llm-d.ai/v1\n  kind: "
          "InferenceObjective\n  metadata: {name: x}\n  spec: {priority: 1}\n- apiVersion: "
          "inference.networking.k8s.io/v1\n  kind: InferencePool\n  metadata: {name: p}\n  spec: "
@@ -442,12 +449,15 @@ static const struct {
                                                     "[{type: queue-scorer}]}\n",
      "1: the file says how to choose already"},
     {"profile: {plugins: [{type: queue}]}\n",
-     "1: profile.plugins[0].type: no plugin is called \"queue\"; there are filters "
-     "(-filter) decode, encode, label-selector, prefill, prefix-cache-affinity, session-affinity, "
-     "utilization; scorers (-scorer) active-request, header-label-affinity, kv-cache-utilization, "
-     "latency, load-aware, lora-affinity, no-hit-lru, prefix-cache, queue, running-requests-size, "
-     "session-affinity, token-load; pickers (-picker) max-score, power-of-two, random, "
-     "round-robin, weighted-random"},
+     "1: profile.plugins[0].type: no plugin is called \"queue\"; did you mean "
+     "\"queue-scorer\"?"},
+    {"profile: {plugins: [{type: best-of-all-picker}]}\n",
+     "1: profile.plugins[0].type: no plugin is called \"best-of-all-picker\"; there are "
+     "max-score-picker, power-of-two-picker, random-picker, round-robin-picker, "
+     "weighted-random-picker"},
+    {"profile: {plugins: [{type: everything}]}\n",
+     "1: profile.plugins[0].type: no plugin is called \"everything\"; their names end in -filter, "
+     "-scorer or -picker"},
     {"profile: {plugins: [{type: prefix-cache-scorer, parameters: {blockSize: 0}}]}\n",
      "1: profile.plugins[0].parameters.blockSize: expected a whole number from 1 to 4096, got 0"},
     {"profile: {plugins: [{type: header-label-affinity-scorer}]}\n",

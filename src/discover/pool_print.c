@@ -265,7 +265,10 @@ static void print_protocol(const struct protocol *protocol, struct buf *out) {
         break;
     }
     label(out, "protocol");
-    buf_printf(out, "%s", protocol->conformance ? "with the headers of conformance tests" : "");
+    buf_printf(out, "%s",
+               protocol->conformance   ? "with the headers of conformance tests"
+               : protocol->tell_served ? "with the response header of conformance tests"
+                                       : "");
     end_line(out);
 #define NAME(field, kind, preset, help)                                                            \
     item(out, STR(#field));                                                                        \

@@ -10,10 +10,12 @@ enum { MOST_PLUGINS = 64, MOST_WEIGHT = 1000000 };
 
 /* It has one profile, as we do: saying so is allowed, and changes nothing. */
 static const char SINGLE[] = "single-profile-handler";
+/* Is there for the gateways' conformance tests: the protocol's `served_header` works. */
+static const char VERIFIER[] = "destination-endpoint-served-verifier";
 
 struct declared {
     struct str name;
-    const struct plugin *plugin; /* NULL: SINGLE */
+    const struct plugin *plugin; /* NULL: SINGLE or VERIFIER */
     void *parameters;
 };
 
@@ -27,32 +29,27 @@ struct profile_reading {
 
 /* ---- plugins --------------------------------------------------------------------------------- */
 
-/* "decode, encode, ...": all of a kind, without the "-filter" that each has. */
-static void list_kind(struct buf *out, enum plugin_kind kind) {
-    const char *separator = "";
-    size_t n_suffix = 1 + strlen(plugin_kind_name(kind));
-    for (size_t i = 0; i < N_PLUGINS; i++) {
-        if (PLUGINS[i]->kind == kind) {
-            int n = (int)(strlen(PLUGINS[i]->type) - n_suffix);
-            buf_printf(out, "%s%.*s", separator, n, PLUGINS[i]->type);
-            separator = ", ";
-        }
-    }
-}
-
+/* What was meant, or else all of the kind that the name's end says. */
 static enum status unknown_type(const struct reading *reading, const struct doc_node *node,
                                 struct str type, struct error *err) {
+    struct nearest nearest = {0};
+    char hint[NEAREST_HINT_BYTES];
     struct buf names;
     buf_init(&names, reading->arena, 0);
-    buf_printf(&names, "filters (-filter) ");
-    list_kind(&names, PLUGIN_FILTER);
-    buf_printf(&names, "; scorers (-scorer) ");
-    list_kind(&names, PLUGIN_SCORER);
-    buf_printf(&names, "; pickers (-picker) ");
-    list_kind(&names, PLUGIN_PICKER);
-    struct str text = buf_str(&names);
-    return doc_error(node, err, "no plugin is called \"%.*s\"; there are %.*s", STR_ARG(type),
-                     STR_ARG(text));
+    for (size_t i = 0; i < N_PLUGINS; i++) {
+        nearest_consider(&nearest, type, str_of(PLUGINS[i]->type));
+        if (str_ends(type, str_of(plugin_kind_name(PLUGINS[i]->kind)))) {
+            buf_printf(&names, "%s%s", names.len > 0 ? ", " : "", PLUGINS[i]->type);
+        }
+    }
+    if (!nearest.best.ptr && names.len > 0) {
+        struct str text = buf_str(&names);
+        return doc_error(node, err, "no plugin is called \"%.*s\"; there are %.*s", STR_ARG(type),
+                         STR_ARG(text));
+    }
+    return doc_error(node, err, "no plugin is called \"%.*s\"%s", STR_ARG(type),
+                     nearest.best.ptr ? nearest_hint(&nearest, hint)
+                                      : "; their names end in -filter, -scorer or -picker");
 }
 
 static const struct declared *find_declared(const struct profile_reading *self, struct str name) {
@@ -89,7 +86,8 @@ static enum status read_plugin(struct profile_reading *self, const struct doc_no
         return doc_error(node, err, "the plugin \"%.*s\" is there twice", STR_ARG(plugin->name));
     }
     plugin->plugin = plugin_find(text);
-    if (!plugin->plugin && !str_is(text, SINGLE)) {
+    reading->spec->protocol.tell_served |= str_is(text, VERIFIER);
+    if (!plugin->plugin && !str_is(text, SINGLE) && !str_is(text, VERIFIER)) {
         return unknown_type(reading, &type, text, err);
     }
     self->n_plugins++;

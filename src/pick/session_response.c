@@ -142,7 +142,7 @@ void pick_session_on_answer_headers(struct pick_session *session,
         return;
     }
     const struct protocol *protocol = &pick_session_spec(session)->protocol;
-    if (protocol->conformance) {
+    if (protocol->conformance || protocol->tell_served) {
         tell_served(session, protocol, message);
     } else {
         pick_session_nod(session, EXT_PROC_RESPONSE_HEADERS);

@@ -259,7 +259,8 @@ static void an_answer_clears_its_endpoint(void **state) {
 
 /* ---- conformance ----------------------------------------------------------------------------- */
 
-static void the_conformance_suite_is_told_who_served(void **state) {
+/* `tell` switches it on, whatever does that in the configuration. */
+static void assert_told(void (*tell)(struct protocol *protocol)) {
     static const struct {
         const char *key, *value, *expected;
     } cases[] = {
@@ -268,8 +269,7 @@ static void the_conformance_suite_is_told_who_served(void **state) {
         {NULL, NULL, "fail: missing envoy lb metadata"},
     };
     struct pool_spec *spec = two();
-    (void)state;
-    spec->protocol.conformance = true;
+    tell(&spec->protocol);
     struct stage *stage = stage_open(spec);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         begin(stage, STAGE_CONFIG(FULL_DUPLEX, FULL_DUPLEX));
@@ -284,6 +284,20 @@ static void the_conformance_suite_is_told_who_served(void **state) {
         assert_int_equal(stage_n_set(reply), 1);
     }
     stage_close(stage);
+}
+
+static void by_conformance(struct protocol *protocol) {
+    protocol->conformance = true;
+}
+
+static void by_the_verifier(struct protocol *protocol) {
+    protocol->tell_served = true;
+}
+
+static void the_conformance_suite_is_told_who_served(void **state) {
+    (void)state;
+    assert_told(by_conformance);
+    assert_told(by_the_verifier);
 }
 
 /* ---- a proxy that answers by itself ---------------------------------------------------------- */

@@ -33,6 +33,7 @@ struct protocol {
     enum protocol_fallback fallback;
     size_t n_fallbacks; /* at most; 1 with FALLBACK_KEY */
     bool conformance;   /* selection_header and served_header work */
+    bool tell_served;   /* served_header works at least */
 };
 #undef NAME
 
