@@ -5,15 +5,15 @@
  * curl_multi_socket_action. */
 #include "net/http_fetch.h"
 
-#include <curl/curl.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "loop/clock.h"
+#include "net/http_ask.h"
 #include "net/polled.h"
 
-enum { NS_PER_MS = 1000000, READ_BYTES = 64 << 10, FIRST_BODY_BYTES = 4 << 10 };
+enum { NS_PER_MS = 1000000, FIRST_BODY_BYTES = 4 << 10 };
 
 struct http_fetcher {
     struct worker *worker;
@@ -37,7 +37,8 @@ struct http_fetch {
     char *body;
     size_t len, cap, max_bytes;
     bool too_large, no_memory;
-    bool own_tls; /* the handle is set up for TLS that was asked for with it */
+    struct http_ask_lists lists;
+    bool special; /* the handle is set up for what was asked for with it */
 };
 
 /* ---- fetches --------------------------------------------------------------------------------- */
@@ -60,6 +61,7 @@ static void retire(struct http_fetch *fetch) {
     if (fetch->next) {
         fetch->next->prev = fetch->prev;
     }
+    http_ask_lists_free(&fetch->lists);
     free(fetch->body);
     fetch->body = NULL;
     fetch->next = fetcher->idle;
@@ -136,10 +138,11 @@ static void finish(struct http_fetch *fetch, CURLcode code) {
     struct http_fetched out = {.error.status = ST_OK,
                                .body = str_make(fetch->body, fetch->body ? fetch->len : 0)};
     const char *type = NULL;
-    long status = 0;
-    curl_easy_getinfo(fetch->easy, CURLINFO_RESPONSE_CODE, &status);
+    curl_off_t retry_after = 0;
     curl_easy_getinfo(fetch->easy, CURLINFO_CONTENT_TYPE, &type);
-    out.status = (int)status;
+    curl_easy_getinfo(fetch->easy, CURLINFO_RETRY_AFTER, &retry_after);
+    out.status = http_fetch_status(fetch);
+    out.retry_after_s = retry_after > 0 ? (uint64_t)retry_after : 0;
     out.content_type = str_of(type ? type : "");
     if (code != CURLE_OK) {
         explain(fetch, code, &out);
@@ -288,41 +291,24 @@ void http_fetcher_free(struct http_fetcher *fetcher) {
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-/* What is the same for every fetch with this TLS. Connections are kept by what they trust. */
+/* What is the same for every fetch with this TLS. */
 static void set_up(struct http_fetch *fetch, const struct http_fetch_tls *tls) {
-    CURL *easy = fetch->easy;
-    curl_easy_setopt(easy, CURLOPT_PRIVATE, fetch);
-    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
-    curl_easy_setopt(easy, CURLOPT_WRITEDATA, fetch);
-    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-    /* Addresses are numeric, mostly; and each fetch looks at all that the cache holds. */
-    curl_easy_setopt(easy, CURLOPT_DNS_CACHE_TIMEOUT, 0L);
-    curl_easy_setopt(easy, CURLOPT_NOPROXY, "*"); /* whatever the environment says */
-    curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-    curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
-    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)READ_BYTES);
-    curl_easy_setopt(easy, CURLOPT_USERAGENT, "sluice");
-    curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, tls->insecure ? 0L : 1L);
-    curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, tls->insecure ? 0L : 2L);
-    if (tls->ca) {
-        curl_easy_setopt(easy, CURLOPT_CAINFO, tls->ca);
-    }
-    if (tls->cert) {
-        curl_easy_setopt(easy, CURLOPT_SSLCERT, tls->cert);
-        curl_easy_setopt(easy, CURLOPT_SSLKEY, tls->key ? tls->key : tls->cert);
-    }
+    curl_easy_setopt(fetch->easy, CURLOPT_PRIVATE, fetch);
+    curl_easy_setopt(fetch->easy, CURLOPT_WRITEFUNCTION, on_body);
+    curl_easy_setopt(fetch->easy, CURLOPT_WRITEDATA, fetch);
+    http_ask_set_up(fetch->easy, tls);
 }
 
 /* One that was used before, or a new one. */
 static struct http_fetch *fetch_new(struct http_fetcher *fetcher,
-                                    const struct http_fetch_tls *own_tls) {
-    const struct http_fetch_tls *tls = own_tls ? own_tls : &fetcher->tls;
+                                    const struct http_fetch_ask *ask) {
+    const struct http_fetch_tls *tls = ask->tls ? ask->tls : &fetcher->tls;
+    bool special = ask->tls || http_ask_is_special(ask);
     struct http_fetch *fetch = fetcher->idle;
     if (fetch) {
-        bool other = fetch->own_tls || own_tls;
+        bool other = fetch->special || special;
         fetcher->idle = fetch->next;
-        *fetch = (struct http_fetch){.fetcher = fetcher, .easy = fetch->easy, .own_tls = own_tls};
+        *fetch = (struct http_fetch){.fetcher = fetcher, .easy = fetch->easy, .special = special};
         if (other) {
             curl_easy_reset(fetch->easy);
             set_up(fetch, tls);
@@ -335,49 +321,46 @@ static struct http_fetch *fetch_new(struct http_fetcher *fetcher,
         free(fetch);
         return NULL;
     }
-    *fetch = (struct http_fetch){.fetcher = fetcher, .easy = easy, .own_tls = own_tls};
+    *fetch = (struct http_fetch){.fetcher = fetcher, .easy = easy, .special = special};
     set_up(fetch, tls);
     return fetch;
 }
 
-static CURLcode set_ask(struct http_fetch *fetch, const struct http_fetch_ask *ask) {
-    CURL *easy = fetch->easy;
-    long timeout_ms = (long)((ask->timeout_ns + NS_PER_MS - 1) / NS_PER_MS);
+/* Returns: why not; it is idle then. */
+static enum status start(struct http_fetch *fetch, const struct http_fetch_ask *ask,
+                         struct error *err) {
+    link_running(fetch);
     fetch->done = ask->done;
     fetch->piece = ask->piece;
     fetch->user = ask->user;
     fetch->max_bytes = ask->max_body_bytes;
-    curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, timeout_ms);
-    curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, timeout_ms);
-    curl_easy_setopt(easy, CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)ask->max_body_bytes);
-    curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, ask->once ? 1L : 0L);
-    curl_easy_setopt(easy, CURLOPT_FORBID_REUSE, ask->once ? 1L : 0L);
-    curl_easy_setopt(easy, CURLOPT_XOAUTH2_BEARER, ask->bearer);
-    curl_easy_setopt(easy, CURLOPT_HTTPAUTH, ask->bearer ? CURLAUTH_BEARER : CURLAUTH_NONE);
-    return curl_easy_setopt(easy, CURLOPT_URL, ask->url);
-}
-
-/* Returns: false when out of memory; it is idle then. */
-static bool start(struct http_fetch *fetch, const struct http_fetch_ask *ask) {
-    link_running(fetch);
-    if (set_ask(fetch, ask) != CURLE_OK ||
-        curl_multi_add_handle(fetch->fetcher->multi, fetch->easy) != CURLM_OK) {
-        retire(fetch);
-        return false;
+    const struct http_fetch_tls *tls = ask->tls ? ask->tls : &fetch->fetcher->tls;
+    enum status status = http_ask_set(fetch->easy, ask, tls, &fetch->lists, err);
+    if (status == ST_OK && curl_multi_add_handle(fetch->fetcher->multi, fetch->easy) != CURLM_OK) {
+        status = error_set(err, ST_NO_MEMORY, "no memory for fetching %s", ask->url);
     }
-    return true;
+    if (status != ST_OK) {
+        retire(fetch);
+    }
+    return status;
 }
 
 enum status http_fetch_begin(struct http_fetcher *fetcher, const struct http_fetch_ask *ask,
                              struct http_fetch **out, struct error *err) {
-    struct http_fetch *fetch = fetch_new(fetcher, ask->tls);
-    if (!fetch || !start(fetch, ask)) {
-        return error_set(err, ST_NO_MEMORY, "no memory for fetching %s", ask->url);
-    }
-    if (out) {
+    struct http_fetch *fetch = fetch_new(fetcher, ask);
+    enum status status = fetch
+                             ? start(fetch, ask, err)
+                             : error_set(err, ST_NO_MEMORY, "no memory for fetching %s", ask->url);
+    if (status == ST_OK && out) {
         *out = fetch;
     }
-    return ST_OK;
+    return status;
+}
+
+int http_fetch_status(const struct http_fetch *fetch) {
+    long status = 0;
+    curl_easy_getinfo(fetch->easy, CURLINFO_RESPONSE_CODE, &status);
+    return (int)status;
 }
 
 void http_fetch_cancel(struct http_fetch *fetch) {

@@ -1,6 +1,6 @@
-/* Small things fetched over HTTP/1.1, any number at once: health pages, metrics. GET, with a limit
- * of time and one of the body's size. Connections are kept for the next time. It follows no
- * redirection, uses no proxy, and refuses to know what a body means.
+/* Things fetched, and sent, over HTTP/1.1, any number at once: health pages, metrics, traces, the
+ * objects of an API. Each has a limit of time and one of the body's size. Connections are kept for
+ * the next time. It follows no redirection, uses no proxy, and refuses to know what a body means.
  *
  * Thread: the fetcher's worker, for everything. */
 #ifndef SLUICE_NET_HTTP_FETCH_H
@@ -17,12 +17,15 @@
 struct http_fetcher;
 struct http_fetch;
 
-/* For https. Paths of PEM files, which are read when a connection is made; NULL: none. */
+/* For https. Paths of PEM files, which are read when a connection is made (those to trust are
+ * remembered for a day); NULL: none. The texts stand for files, which are not looked at then. */
 struct http_fetch_tls {
     const char *ca;   /* whom to trust; without: whom the system trusts */
     const char *cert; /* shown to a server that asks for one */
     const char *key;  /* without: in the same file */
     bool insecure;    /* trusts whoever answers */
+    struct str ca_pem, cert_pem, key_pem;
+    const char *name; /* that the server's certificate has; NULL: the host of the URL */
 };
 
 /* What came of it. The texts are valid until the callback returns. */
@@ -33,6 +36,8 @@ struct http_fetched {
     struct error error;
     bool refused; /* ST_IO: nothing listens there */
     int status;   /* 0: none came; may be there with an error too */
+    /* Retry-After, of a date too, in seconds from now; 0: there is none, or it is no time. */
+    uint64_t retry_after_s;
     struct str content_type;
     struct str body;
 };
@@ -41,12 +46,23 @@ typedef void http_fetch_done(void *user, const struct http_fetched *fetched);
 
 /* Read during http_fetch_begin only. */
 struct http_fetch_ask {
-    const char *url;                  /* "http://10.0.0.1:8000/metrics" */
-    uint64_t timeout_ns;              /* from now to the last byte; at least 1 ms */
+    const char *url;             /* "http://10.0.0.1:8000/metrics" */
+    const char *method;          /* GET, POST, PUT, PATCH or DELETE; NULL: GET */
+    uint64_t timeout_ns;         /* from now to the last byte; at least 1 ms */
+    uint64_t connect_timeout_ns; /* to a connection; 0: as long as all of it may take */
+    /* What is sent, with Content-Length, as `content_type` says (NULL: nothing does). A body of no
+     * bytes is one with a pointer. */
+    struct str body;
+    const char *content_type;
+    const char *const *fields; /* besides: "Accept: application/json" */
+    size_t n_fields;
     size_t max_body_bytes;            /* 0: no body is wanted, and one of any size is no error */
     const char *bearer;               /* the token that is shown; NULL: none */
     const struct http_fetch_tls *tls; /* for https; NULL: the fetcher's */
     bool once;                        /* on a connection of its own, which is closed afterwards */
+    /* A new connection is asked, while it is silent, whether the other side is still there; one
+     * that has gone without a word is an ST_IO about 30 seconds later. */
+    bool alive;
     /* Gets the body as it comes, which is then not kept, and of which there may be an end too
      * early; must not cancel. NULL: it is in what `done` gets. */
     void (*piece)(void *user, struct str bytes);
@@ -67,10 +83,13 @@ void http_fetcher_stop(struct http_fetcher *fetcher, void (*done)(void *cookie),
 /* After `done`. NULL is allowed. */
 void http_fetcher_free(struct http_fetcher *fetcher);
 
-/* Returns: ST_NO_MEMORY. Owns: *out (may be NULL) until the callback or http_fetch_cancel. */
+/* Returns: ST_NO_MEMORY, ST_BAD_CONFIG (a control character in what would be a header). Owns: *out
+ * (may be NULL) until the callback or http_fetch_cancel. */
 enum status http_fetch_begin(struct http_fetcher *fetcher, const struct http_fetch_ask *ask,
                              struct http_fetch **out, struct error *err)
     __attribute__((warn_unused_result));
+/* Within `piece`: the status of the answer that the bytes are of. */
+int http_fetch_status(const struct http_fetch *fetch);
 /* Gives it up; the callback does not come. Not once it has come. */
 void http_fetch_cancel(struct http_fetch *fetch);
 

@@ -12,160 +12,9 @@
 
 #include <fcntl.h>
 
-#include "loop/clock.h"
-#include "net/http_server_fixture.h"
+#include "net/http_fetch_fixture.h"
 #include "net/tls_fixture.h"
 #include "net/tls_server.h"
-
-enum { SECOND = 1000000000, MOST = 64, URL_BYTES = 200 };
-
-/* What came of one. */
-struct got {
-    struct rig *rig;
-    struct http_fetch *fetch;
-    enum status status;
-    char why[ERROR_TEXT_BYTES];
-    bool refused, done;
-    int http;
-    char type[40], body[200];
-    size_t n_body;
-};
-
-struct rig {
-    struct worker *worker;
-    struct http_fetcher *fetcher;
-    struct worker_msg msg;
-    void (*step)(struct rig *rig);
-    struct got got[MOST];
-    struct http_fetch_ask ask; /* of the next steps */
-    int n_asked, n_done, n_expected;
-    bool ended; /* what the test waits for */
-    struct lock lock;
-    struct lock_cond cond;
-    size_t n_pieces, n_piece_bytes;
-};
-
-/* ---- running --------------------------------------------------------------------------------- */
-
-/* On the worker. */
-static void end(struct rig *rig) {
-    lock_take(&rig->lock);
-    rig->ended = true;
-    lock_wake_all(&rig->cond);
-    lock_drop(&rig->lock);
-}
-
-static void wait_for_end(struct rig *rig) {
-    lock_take(&rig->lock);
-    while (!rig->ended) {
-        lock_wait(&rig->lock, &rig->cond);
-    }
-    rig->ended = false;
-    lock_drop(&rig->lock);
-}
-
-static void on_done(void *user, const struct http_fetched *fetched) {
-    struct got *got = user;
-    struct rig *rig = got->rig;
-    assert_true(worker_is_current(rig->worker));
-    assert_false(got->done);
-    got->done = true;
-    got->fetch = NULL;
-    got->status = fetched->error.status;
-    got->refused = fetched->refused;
-    got->http = fetched->status;
-    got->n_body = fetched->body.len;
-    snprintf(got->why, sizeof(got->why), "%s",
-             fetched->error.status == ST_OK ? "" : fetched->error.text);
-    snprintf(got->type, sizeof(got->type), "%.*s", STR_ARG(fetched->content_type));
-    snprintf(got->body, sizeof(got->body), "%.*s", STR_ARG(fetched->body));
-    if (++rig->n_done == rig->n_expected) {
-        end(rig);
-    }
-}
-
-static struct got *begin(struct rig *rig, const char *url) {
-    struct got *got = &rig->got[rig->n_asked++];
-    struct http_fetch_ask ask = rig->ask;
-    struct error err;
-    *got = (struct got){.rig = rig};
-    ask.url = url;
-    ask.done = on_done;
-    ask.user = ask.piece ? (void *)rig : (void *)got;
-    assert_int_equal(http_fetch_begin(rig->fetcher, &ask, &got->fetch, &err), ST_OK);
-    assert_false(got->done);
-    return got;
-}
-
-static void on_step(struct worker_msg *msg) {
-    struct rig *rig = (struct rig *)(void *)((char *)msg - offsetof(struct rig, msg));
-    rig->step(rig);
-}
-
-static void post(struct rig *rig, void (*step)(struct rig *rig)) {
-    rig->step = step;
-    rig->msg.run = on_step;
-    worker_post(rig->worker, &rig->msg);
-    wait_for_end(rig);
-}
-
-/* Runs `step` on the loop, and waits until `n` have ended. */
-static void run(struct rig *rig, void (*step)(struct rig *rig), int n) {
-    rig->n_asked = rig->n_done = 0;
-    rig->n_expected = n;
-    post(rig, step);
-    assert_int_equal(rig->n_done, n);
-}
-
-static void rig_init(struct rig *rig, const struct http_fetch_tls *tls) {
-    struct error err;
-    *rig = (struct rig){.ask = {.timeout_ns = UINT64_C(60) * SECOND, .max_body_bytes = 100}};
-    lock_init(&rig->lock);
-    lock_cond_init(&rig->cond);
-    assert_int_equal(worker_new("fetch", &rig->worker, &err), ST_OK);
-    assert_int_equal(http_fetcher_new(rig->worker, tls, 8, &rig->fetcher, &err), ST_OK);
-    assert_int_equal(worker_start(rig->worker, &err), ST_OK);
-}
-
-static void on_stopped(void *cookie) {
-    end(cookie);
-}
-
-static void step_stop(struct rig *rig) {
-    http_fetcher_stop(rig->fetcher, on_stopped, rig);
-}
-
-/* `stop`: step_stop, or what does it too. */
-static void rig_end(struct rig *rig, void (*stop)(struct rig *rig)) {
-    post(rig, stop);
-    worker_stop(rig->worker);
-    worker_join(rig->worker);
-    http_fetcher_free(rig->fetcher);
-    worker_free(rig->worker);
-    lock_cond_fini(&rig->cond);
-    lock_fini(&rig->lock);
-}
-
-static void rig_fini(struct rig *rig) {
-    rig_end(rig, step_stop);
-}
-
-static char url[URL_BYTES];
-
-static void set_url(const struct address *address, const char *scheme, const char *path) {
-    char text[ADDRESS_TEXT_BYTES];
-    snprintf(url, sizeof(url), "%s://%s%s", scheme, address_print(address, text), path);
-}
-
-static void step_one(struct rig *rig) {
-    begin(rig, url);
-}
-
-static const struct got *fetch(struct rig *rig, const struct address *address, const char *path) {
-    set_url(address, "http", path);
-    run(rig, step_one, 1);
-    return &rig->got[0];
-}
 
 /* ---- a server -------------------------------------------------------------------------------- */
 
@@ -254,7 +103,7 @@ static void step_pieces(struct rig *rig) {
     struct error err;
     rig->got[0] = (struct got){.rig = rig};
     rig->n_pieces = rig->n_piece_bytes = 0;
-    ask.url = url;
+    ask.url = rig->url;
     ask.piece = on_piece;
     ask.done = on_pieces_done;
     ask.user = rig;
@@ -269,7 +118,7 @@ static void a_body_in_pieces(void **state) {
     test_server_start(&server, &limits, "127.0.0.1:0");
     rig_init(&rig, NULL);
     rig.ask.max_body_bytes = TEST_BIG_BYTES;
-    set_url(&server.host.bound, "http", "/big");
+    set_url(&rig, &server.host.bound, "http", "/big");
     run(&rig, step_pieces, 1);
     assert_int_equal(rig.got[0].status, ST_OK);
     assert_int_equal(rig.got[0].n_body, 0);
@@ -281,7 +130,7 @@ static void a_body_in_pieces(void **state) {
 
 static void step_many(struct rig *rig) {
     for (int i = 0; i < MOST; i++) {
-        begin(rig, url);
+        begin(rig, rig->url);
     }
 }
 
@@ -300,7 +149,7 @@ static void many_at_once(void **state) {
     struct rig rig;
     test_server_start(&server, &limits, "127.0.0.1:0");
     rig_init(&rig, NULL);
-    set_url(&server.host.bound, "http", "/hello");
+    set_url(&rig, &server.host.bound, "http", "/hello");
     run(&rig, step_many, MOST);
     for (int i = 0; i < MOST; i++) {
         assert_string_equal(rig.got[i].body, "hello");
@@ -315,7 +164,7 @@ static void many_at_once(void **state) {
 
 /* It is asked, and does not answer: the end of the fetcher is the fetch's end. */
 static void step_stop_under_way(struct rig *rig) {
-    begin(rig, url);
+    begin(rig, rig->url);
     http_fetcher_stop(rig->fetcher, on_stopped, rig);
 }
 
@@ -326,7 +175,7 @@ static void the_end_of_a_fetcher(void **state) {
     struct rig rig;
     test_server_start(&server, &limits, "127.0.0.1:0");
     rig_init(&rig, NULL);
-    set_url(&server.host.bound, "http", "/hello");
+    set_url(&rig, &server.host.bound, "http", "/hello");
     rig_end(&rig, step_stop_under_way);
     assert_true(rig.got[0].done);
     assert_int_equal(rig.got[0].status, ST_CANCELLED);
@@ -334,17 +183,6 @@ static void the_end_of_a_fetcher(void **state) {
 }
 
 /* ---- those that do not answer ---------------------------------------------------------------- */
-
-static int listen_at(struct address *out) {
-    struct error err;
-    assert_int_equal(address_parse(STR("127.0.0.1:0"), out, &err), ST_OK);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true(fd >= 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&out->storage, out->len), 0);
-    assert_int_equal(listen(fd, 8), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&out->storage, &out->len), 0);
-    return fd;
-}
 
 static void nobody_listens(void **state) {
     (void)state;
@@ -388,11 +226,8 @@ static void *be_rude(void *arg) {
     struct rude *rude = arg;
     int fd = accept(rude->fd, NULL, NULL);
     char head[1000];
-    size_t n = 0;
     assert_true(fd >= 0);
-    while (n < 4 || memcmp(head + n - 4, "\r\n\r\n", 4) != 0) {
-        assert_int_equal(test_read(fd, head + n++, 1), 1);
-    }
+    read_head(fd, head, sizeof(head));
     test_try_send(fd, rude->says, strlen(rude->says));
     close(fd);
     return NULL;
@@ -467,7 +302,7 @@ static const char *write_pem(const char *dir, const char *name, const char *text
 static void over_tls(void **state) {
     (void)state;
     char dir[] = "/tmp/http_fetch_test.XXXXXX";
-    struct test_identity identity;
+    struct test_identity identity, other;
     struct test_server server;
     struct tls_server *tls;
     struct http_limits limits = test_limits();
@@ -475,6 +310,7 @@ static void over_tls(void **state) {
     struct error err;
     assert_non_null(mkdtemp(dir));
     test_identity_init(&identity, "localhost", NULL);
+    test_identity_init(&other, "other", NULL);
     const char *cert = write_pem(dir, "cert", identity.cert_pem);
     const char *key = write_pem(dir, "key", identity.key_pem);
     struct tls_server_options options = {.cert = {"cert", cert}, .key = {"key", key}};
@@ -487,10 +323,18 @@ static void over_tls(void **state) {
         {{.ca = cert}, ST_OK},
         {{.insecure = true}, ST_OK},
         {{.ca = NULL}, ST_IO}, /* nobody vouches for it */
+        {{.ca_pem = str_of(identity.cert_pem)}, ST_OK},
+        {{.ca = "/nowhere", .ca_pem = str_of(identity.cert_pem)}, ST_OK},
+        {{.ca_pem = str_of(other.cert_pem)}, ST_IO},
+        {{.ca = cert, .name = "localhost"}, ST_OK},
+        {{.ca = cert, .name = "elsewhere.example"}, ST_IO},
+        /* Shown to a server that does not ask for one. */
+        {{.ca = cert, .cert_pem = str_of(other.cert_pem), .key_pem = str_of(other.key_pem)}, ST_OK},
+        {{.ca = cert, .cert_pem = str_of(other.cert_pem), .key_pem = STR("no key")}, ST_IO},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         rig_init(&rig, &rows[i].tls);
-        set_url(&server.host.bound, "https", "/hello");
+        set_url(&rig, &server.host.bound, "https", "/hello");
         run(&rig, step_one, 1);
         assert_int_equal(rig.got[0].status, rows[i].status);
         assert_string_equal(rig.got[0].body, rows[i].status == ST_OK ? "hello" : "");
@@ -502,6 +346,7 @@ static void over_tls(void **state) {
     unlink(key);
     assert_int_equal(rmdir(dir), 0);
     test_identity_fini(&identity);
+    test_identity_fini(&other);
 }
 
 int main(void) {
