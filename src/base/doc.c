@@ -204,6 +204,20 @@ enum status doc_parse(enum doc_format format, const char *name, struct str text,
     return status;
 }
 
+enum status doc_of_tree(const char *name, yyjson_doc *tree, struct doc **out, struct error *err) {
+    struct doc *doc = calloc(1, sizeof(*doc));
+    char *copy = strdup(name);
+    if (!doc || !copy) {
+        free(copy);
+        free(doc);
+        yyjson_doc_free(tree);
+        return error_set(err, ST_NO_MEMORY, "%s: no memory for it", name);
+    }
+    *doc = (struct doc){.format = DOC_JSON, .tree = tree, .name = copy};
+    *out = doc;
+    return ST_OK;
+}
+
 void doc_free(struct doc *doc) {
     if (doc) {
         yyjson_doc_free(doc->tree);

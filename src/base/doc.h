@@ -32,6 +32,12 @@ enum status doc_parse(enum doc_format format, const char *name, struct str text,
 /* Reads the file and parses it. Returns: also ST_IO. */
 enum status doc_load(enum doc_format format, const char *path, struct doc **out, struct error *err)
     __attribute__((warn_unused_result));
+/* A document of a tree that somebody else has parsed, as a server with an API sends it: it has no
+ * lines, and messages give none; and doc_only takes members that it doesn't know, as the server may
+ * be newer than we are. Returns: ST_NO_MEMORY. Owns: takes the tree, whatever comes of
+ * it; *out until doc_free. */
+enum status doc_of_tree(const char *name, yyjson_doc *tree, struct doc **out, struct error *err)
+    __attribute__((warn_unused_result));
 void doc_free(struct doc *doc);
 
 /* A place in the tree: a value, and how to name it in a message ("input[1].dims"). A node lives as
@@ -57,7 +63,7 @@ bool doc_each(const struct doc_node *list, struct doc_node *item);
 /* The same for the members of an object, whose names are in item->key (a name with a NUL in it ends
  * there); anything else has none. */
 bool doc_each_member(const struct doc_node *object, struct doc_node *item);
-/* The line in the file, from 1. */
+/* The line in the file, from 1; 0 where there are no lines. */
 unsigned doc_line(const struct doc_node *node);
 
 /* The typed readers: each leaves *out alone when the node is absent, and otherwise demands its

@@ -10,7 +10,8 @@ enum { DOC_MAX_DEPTH = 64, DOC_MAX_BYTES = 4 << 20 };
 struct doc {
     enum doc_format format;
     yyjson_doc *tree;
-    unsigned *lines; /* of each value (keys too), by its place in the tree, which is in preorder */
+    /* Of each value (keys too), by its place in the tree, which is in preorder; NULL: none. */
+    unsigned *lines;
     char *name;
 };
 

@@ -75,7 +75,7 @@ bool doc_each_member(const struct doc_node *object, struct doc_node *item) {
 }
 
 static unsigned val_line(const struct doc *doc, yyjson_val *val) {
-    return doc->lines[val - yyjson_doc_get_root(doc->tree)];
+    return doc->lines ? doc->lines[val - yyjson_doc_get_root(doc->tree)] : 0;
 }
 
 unsigned doc_line(const struct doc_node *node) {
@@ -114,6 +114,10 @@ enum status doc_error(const struct doc_node *node, struct error *err, const char
     va_start(args, format);
     error_setv(err, ST_BAD_CONFIG, format, args);
     va_end(args);
+    if (!node->doc->lines) {
+        const char *between = path_print(node, path) > 0 ? ": " : "";
+        return error_prefix(err, "%s%s%s", node->doc->name, between, path);
+    }
     if (path_print(node, path) > 0) {
         return error_prefix(err, "%s:%u: %s", node->doc->name, doc_line(node), path);
     }
@@ -251,7 +255,7 @@ static enum status unknown_field(const struct doc_node *node, yyjson_val *key,
 enum status doc_only(const struct doc_node *node, const char *const *names, struct error *err) {
     size_t i, max;
     yyjson_val *key, *value;
-    if (!yyjson_is_obj(node->val)) {
+    if (!yyjson_is_obj(node->val) || !node->doc->lines) {
         return ST_OK;
     }
     yyjson_obj_foreach(node->val, i, max, key, value) {

@@ -305,6 +305,27 @@ static void a_very_long_unknown_field(void **state) {
     doc_free(doc);
 }
 
+/* A tree that came from elsewhere: messages have no lines, and unknown members are left alone. */
+static void trees_of_others(void **state) {
+    static const char *const names[] = {"a", NULL};
+    const char *text = "{\"a\": {\"b\": 7}, \"new\": 1}";
+    struct error err;
+    struct doc *doc;
+    struct str value;
+    (void)state;
+    yyjson_doc *tree = yyjson_read(text, strlen(text), YYJSON_READ_NOFLAG);
+    assert_int_equal(doc_of_tree("Thing one", tree, &doc, &err), ST_OK);
+    struct doc_node root = doc_root(doc), a = doc_get(&root, "a"), b = doc_get(&a, "b");
+    assert_int_equal(doc_only(&root, names, &err), ST_OK);
+    assert_int_equal(doc_line(&b), 0);
+    assert_int_equal(doc_read_str(&b, &value, &err), ST_BAD_CONFIG);
+    assert_string_equal(err.text, "Thing one: a.b: expected text (in quotes, where it looks like "
+                                  "something else), got 7");
+    assert_int_equal(doc_error(&root, &err, "no"), ST_BAD_CONFIG);
+    assert_string_equal(err.text, "Thing one: no");
+    doc_free(doc);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(walking),
@@ -315,6 +336,7 @@ int main(void) {
         cmocka_unit_test(long_paths_are_cut),
         cmocka_unit_test(unknown_fields),
         cmocka_unit_test(a_very_long_unknown_field),
+        cmocka_unit_test(trees_of_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
