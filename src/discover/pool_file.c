@@ -172,6 +172,7 @@ static enum status end_pool(struct reading *reading, struct error *err) {
     reading->spec->strict_models = reading->unknown == UNKNOWN_UNSAID
                                        ? reading->has_models
                                        : reading->unknown == UNKNOWN_REFUSE;
+    reading->spec->models_said = reading->unknown != UNKNOWN_UNSAID;
     enum status st = check_names(reading, err);
     return st == ST_OK ? ST_OK : reading_pools_blame(reading, err);
 }

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/metric.h"
 #include "discover/dns_watch.h"
+#include "discover/kube_store.h"
 #include "discover/pool_file.h"
 #include "net/watched_file.h"
 
@@ -31,7 +32,23 @@ static enum status read_specs(const struct pool_watch_options *options, struct s
     return st == ST_OK ? pool_specs_add(out, spec, err) : st;
 }
 
-/* What the file holds, and the endpoints beside it. `text`: ptr NULL without a file. */
+static enum status add_cluster(const struct pool_watch_options *options, struct pool_specs *specs,
+                               struct error *err) {
+    struct pool_spec *spec = specs->items[0];
+    if (specs->is_list) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "%s: has a list of pools; a picker with --kube has the cluster's alone",
+                         options->path);
+    }
+    if (spec->name.len > 0) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "%s: has an InferencePool; with --kube it is the cluster's",
+                         options->path);
+    }
+    return kube_store_fill(options->cluster, spec, err);
+}
+
+/* What the file holds, and what there is beside it. `text`: ptr NULL without a file. */
 static enum status make_specs(const struct pool_watch_options *options, struct str text,
                               struct pool_specs *out, struct error *err) {
     enum status st = read_specs(options, text, out, err);
@@ -43,6 +60,9 @@ static enum status make_specs(const struct pool_watch_options *options, struct s
     }
     for (size_t i = 0; st == ST_OK && i < options->n_endpoints; i++) {
         st = pool_file_add_endpoint(out->items[0], str_of(options->endpoints[i]), err);
+    }
+    if (st == ST_OK && options->cluster) {
+        st = add_cluster(options, out, err);
     }
     if (st != ST_OK) {
         pool_specs_free(out);
@@ -146,7 +166,7 @@ static struct str text_of(const struct pool_watch *watch) {
 }
 
 static void log_failure(const struct error *err) {
-    log_event(LOG_ERROR, "the pools can't have the addresses of their names: the old stay",
+    log_event(LOG_ERROR, "the pools can't be made anew: the old stay",
               LOG_TEXT_OF("reason", err->text));
 }
 

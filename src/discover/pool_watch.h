@@ -1,8 +1,8 @@
 /* Where the pools come from, and looking at it again: a configuration file, endpoints that were
- * named on the command line, or both. A file that changed is taken over whole; one that cannot be
- * used leaves the pools as they are, is logged once for each state it is in, and counted. Names
- * among the endpoints are somebody else's to resolve (dns_watch.h), who is asked for their
- * addresses each time that pools are made.
+ * named on the command line, a cluster's objects, or all of them. A file that changed is taken over
+ * whole; one that cannot be used leaves the pools as they are, is logged once for each state it is
+ * in, and counted. Names among the endpoints are somebody else's to resolve (dns_watch.h), who is
+ * asked for their addresses each time that pools are made.
  *
  * Thread: one at a time. Reading a file blocks: it is local, and small. */
 #ifndef SLUICE_DISCOVER_POOL_WATCH_H
@@ -15,12 +15,14 @@
 #include "pool/pool_set.h"
 
 struct dns_watch;
+struct kube_store;
 struct pool_watch;
 
 struct pool_watch_options {
     const char *path;             /* NULL: no file */
     const char *const *endpoints; /* "IP:PORT" or "NAME:PORT" */
     size_t n_endpoints;
+    const struct kube_store *cluster; /* what of it is the pool is in the pool; NULL: none */
 };
 
 /* Reads all of it and makes it what `pools` are. The options' texts must stay as long as the watch;
@@ -38,7 +40,8 @@ bool pool_watch_check(struct pool_watch *watch);
 /* From now on `dns` resolves the names, beginning with those that the pools have. Until then they
  * have no addresses. It stays as long as the watch is looked at. */
 void pool_watch_resolve(struct pool_watch *watch, struct dns_watch *dns);
-/* Names have other addresses: the pools are made anew, of what was read last. Returns: they are
+/* Names have other addresses, or the cluster other objects: the pools are made anew, of what was
+ * read last. Returns: they are
  * others now. */
 bool pool_watch_renew(struct pool_watch *watch);
 

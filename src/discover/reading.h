@@ -169,5 +169,10 @@ bool reading_is_object(const struct doc_node *node);
  * what it is not to read it leaves alone. */
 enum status reading_object(struct reading_file *file, const struct doc_node *node, bool pools,
                            struct error *err) __attribute__((warn_unused_result));
+/* Reads one of this kind ("InferenceModel") that is known to be for this pool. What a rewrite that
+ * is refused has added already stays. */
+enum status reading_object_of_kind(struct reading *reading, const char *kind,
+                                   const struct doc_node *object, struct error *err)
+    __attribute__((warn_unused_result));
 
 #endif

@@ -204,19 +204,6 @@ static enum status read_limits(const struct doc_node *node, struct scrape_plan *
 
 /* ---- labels of endpoints --------------------------------------------------------------------- */
 
-static enum status make_presets(struct reading *reading, struct scrape_plan *plan,
-                                struct error *err) {
-    plan->presets =
-        arena_calloc(reading->spec->arena, N_SCRAPE_PRESETS, sizeof(struct scrape_source));
-    if (!plan->presets) {
-        return reading_no_memory(reading, err);
-    }
-    for (size_t i = 0; i < N_SCRAPE_PRESETS; i++) {
-        scrape_source_init(&plan->presets[i], &SCRAPE_PRESETS[i]);
-    }
-    return ST_OK;
-}
-
 static enum status check_endpoint(const struct doc_node *node, const struct scrape_plan *plan,
                                   const struct pool_wanted *wanted, const char *text,
                                   struct error *err) {
@@ -260,8 +247,8 @@ static enum status read_labels(struct reading *reading, const struct doc_node *n
     if (st == ST_OK && port.val) {
         st = reading_name(reading, &port, &plan->port_label, err);
     }
-    if (st == ST_OK && preset.val) {
-        st = make_presets(reading, plan, err);
+    if (st == ST_OK && preset.val && !scrape_plan_make_presets(plan, reading->spec->arena)) {
+        st = reading_no_memory(reading, err);
     }
     return st == ST_OK ? check_endpoints(reading, node, plan, err) : st;
 }

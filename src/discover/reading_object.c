@@ -6,6 +6,8 @@
  * pool of its name there, and what refers to a pool is that one's. */
 #include "discover/reading.h"
 
+#include <assert.h>
+
 static const char GROUPS[][32] = {"inference.networking.k8s.io", "inference.networking.x-k8s.io",
                                   "llm-d.ai"};
 
@@ -267,6 +269,23 @@ static enum status find_reading(const struct reading_file *file, const struct do
     return file->by_name ? find_pool(file, &name, out, err) : ST_OK;
 }
 
+static enum status expect_spec(const struct doc_node *spec, struct error *err) {
+    return doc_present(spec) ? doc_expect_object(spec, err)
+                             : doc_error(spec, err, "expected the object's spec, got nothing");
+}
+
+enum status reading_object_of_kind(struct reading *reading, const char *kind,
+                                   const struct doc_node *object, struct error *err) {
+    struct doc_node spec = doc_get(object, "spec");
+    size_t i = 0;
+    while (strcmp(KINDS[i].name, kind) != 0) {
+        i++;
+        assert(i < N_KINDS);
+    }
+    enum status st = expect_spec(&spec, err);
+    return st == ST_OK ? KINDS[i].read(reading, object, &spec, err) : st;
+}
+
 static enum status read_object(struct reading_file *file, const struct doc_node *object, bool pools,
                                struct error *err) {
     static const char *const names[] = {"apiVersion", "kind", "metadata", "spec", "status", NULL};
@@ -281,11 +300,8 @@ static enum status read_object(struct reading_file *file, const struct doc_node 
     if (st == ST_OK) {
         st = doc_only(object, names, err);
     }
-    if (st == ST_OK && !doc_present(&spec)) {
-        st = doc_error(&spec, err, "expected the object's spec, got nothing");
-    }
     if (st == ST_OK) {
-        st = doc_expect_object(&spec, err);
+        st = expect_spec(&spec, err);
     }
     if (st == ST_OK) {
         st = find_reading(file, object, pools, &reading, err);

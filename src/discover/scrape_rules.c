@@ -154,6 +154,17 @@ void scrape_plan_init(struct scrape_plan *plan) {
     };
 }
 
+bool scrape_plan_make_presets(struct scrape_plan *plan, struct arena *arena) {
+    bool made = plan->presets != NULL;
+    if (!made) {
+        plan->presets = arena_calloc(arena, N_SCRAPE_PRESETS, sizeof(struct scrape_source));
+    }
+    for (size_t i = 0; !made && plan->presets && i < N_SCRAPE_PRESETS; i++) {
+        scrape_source_init(&plan->presets[i], &SCRAPE_PRESETS[i]);
+    }
+    return plan->presets != NULL;
+}
+
 /* ---- endpoints ------------------------------------------------------------------------------- */
 
 /* Returns: ptr NULL when the endpoint has no such label, or none is asked for. */
@@ -166,21 +177,48 @@ static struct str label_of(const struct pool_wanted *endpoint, struct str key) {
     return str_make(NULL, 0);
 }
 
-static const struct scrape_source *preset_of(const struct scrape_plan *plan, struct str name) {
-    for (size_t i = 0; i < N_SCRAPE_PRESETS; i++) {
-        if (str_is(name, SCRAPE_PRESETS[i].name)) {
-            return &plan->presets[i];
-        }
+/* Returns: N_SCRAPE_PRESETS when there is none of this name. */
+static size_t preset_number(struct str name) {
+    size_t i = 0;
+    while (i < N_SCRAPE_PRESETS && !str_is(name, SCRAPE_PRESETS[i].name)) {
+        i++;
     }
-    return NULL;
+    return i;
+}
+
+/* The number of the preset that a label of upstream's says; N_SCRAPE_PRESETS: there is none that we
+ * know. */
+static size_t engine_of(struct pool_labels labels) {
+    static const char *const keys[] = {"llm-d.ai/engine-type",
+                                       "inference.networking.k8s.io/engine-type"};
+    const struct pool_label *label = pool_labels_find(labels, str_of(keys[0]));
+    label = label ? label : pool_labels_find(labels, str_of(keys[1]));
+    struct str name = label ? label->value : STR("");
+    return preset_number(str_is(name, "triton-tensorrt-llm") ? STR("tensorrt-llm") : name);
+}
+
+bool scrape_engine_is_known(struct pool_labels labels) {
+    return engine_of(labels) < N_SCRAPE_PRESETS;
+}
+
+/* Returns: NULL when its label names no preset. */
+static const struct scrape_source *source_of(const struct scrape_plan *plan,
+                                             const struct pool_wanted *endpoint) {
+    struct str preset = label_of(endpoint, plan->preset_label);
+    size_t i = preset.ptr        ? preset_number(preset)
+               : plan->by_engine ? engine_of(endpoint->labels)
+                                 : N_SCRAPE_PRESETS;
+    if (i < N_SCRAPE_PRESETS) {
+        return &plan->presets[i];
+    }
+    return preset.ptr ? NULL : &plan->source;
 }
 
 bool scrape_plan_place(const struct scrape_plan *plan, const struct pool_wanted *endpoint,
                        struct scrape_target_place *out) {
-    struct str preset = label_of(endpoint, plan->preset_label);
     struct str port_text = label_of(endpoint, plan->port_label);
     uint64_t port;
-    out->source = preset.ptr ? preset_of(plan, preset) : &plan->source;
+    out->source = source_of(plan, endpoint);
     if (!out->source || out->source->rules.n == 0) {
         return false;
     }
@@ -217,6 +255,9 @@ static void print_labels(const struct scrape_plan *plan, struct buf *out) {
     if (plan->preset_label.len > 0) {
         buf_printf(out, "  of an endpoint with the label %.*s: by that preset\n",
                    STR_ARG(plan->preset_label));
+    }
+    if (plan->by_engine) {
+        buf_printf(out, "  of an endpoint with the label llm-d.ai/engine-type: by that engine\n");
     }
     if (plan->token_file_label.len > 0) {
         buf_printf(out, "  of an endpoint with the label %.*s: with the token in that file\n",

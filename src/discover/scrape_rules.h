@@ -78,10 +78,11 @@ struct scrape_source {
 };
 
 struct scrape_plan {
-    struct str preset;             /* its name; empty: none */
-    struct scrape_source source;   /* of endpoints without the label below */
-    struct str preset_label;       /* an endpoint's label that names its preset; empty: none does */
-    struct scrape_source *presets; /* of all presets; NULL without preset_label */
+    struct str preset;           /* its name; empty: none */
+    struct scrape_source source; /* of endpoints without the label below */
+    struct str preset_label;     /* an endpoint's label that names its preset; empty: none does */
+    bool by_engine; /* else its labels of upstream's pickers do: "llm-d.ai/engine-type" */
+    struct scrape_source *presets; /* of all presets; NULL without either */
     struct str token_file_label;   /* an endpoint's label with its token's file; empty: none has */
     struct str port_label;         /* an endpoint's label with its port; empty: none has */
     bool https;
@@ -99,6 +100,10 @@ struct scrape_plan {
 void scrape_plan_init(struct scrape_plan *plan);
 /* Rules, path and port of a preset. */
 void scrape_source_init(struct scrape_source *source, const struct scrape_preset *preset);
+/* Makes plan->presets, if there are none. Returns: false when out of memory. */
+bool scrape_plan_make_presets(struct scrape_plan *plan, struct arena *arena);
+/* Does a label of upstream's say what it is? */
+bool scrape_engine_is_known(struct pool_labels labels);
 /* Takes the rules away that go where this one goes, and adds it. Returns: false when there are too
  * many. */
 bool scrape_rules_replace(struct scrape_rules *rules, const struct scrape_rule *rule);

@@ -107,6 +107,7 @@ struct pool_spec {
     struct pool_model *models;
     size_t n_models, models_cap;
     bool strict_models; /* a request for a model that nothing here knows is refused */
+    bool models_said;   /* that is so by the configuration's own word */
     struct pool_objective *objectives;
     size_t n_objectives, objectives_cap;
     struct pool_rewrite *rewrites; /* the first that matches counts */
