@@ -29,6 +29,7 @@ int cli_pick(int argc, char **argv) {
     int code = pick_settings_read(argc, argv, arena, &settings);
     if (code < 0) {
         log_configure((enum log_level)settings.log_level, (enum log_format)settings.log_format);
+        upstream_flags_log(&settings.upstream);
         code = settings.check     ? pick_check(&settings, arena)
                : settings.explain ? pick_explain_one(&settings, arena)
                                   : pick(&settings);

@@ -23,19 +23,8 @@ _Static_assert(sizeof(rows) / sizeof(*rows) <= OPTIONS_MAX, "raise OPTIONS_MAX")
 
 /* Flags of other endpoint pickers whose purpose has another form here. */
 static const struct option_hint hints[] = {
-    {"grpc-port", "write --grpc HOST:PORT"},
-    {"grpc-health-port", "write --health HOST:PORT"},
-    {"metrics-port", "write --metrics HOST:PORT"},
-    {"config-file", "write --config FILE"},
-    {"config-text", "write --config FILE"},
     {"endpoints", "write --endpoint IP:PORT or NAME:PORT, once for each"},
-    {"endpoint-selector", "it is `selector:` in the file of --config"},
-    {"endpoint-target-ports", "it is `ports:` in the file of --config"},
     {"pool-name", "an InferencePool stands in the file of --config"},
-    {"secure-serving", "--grpc-tls-cert FILE or --grpc-tls-self-signed turns TLS on"},
-    {"cert-path", "write --grpc-tls-cert FILE --grpc-tls-key FILE"},
-    {"health-checking", "it is always there; --health ADDR gives it an address of its own"},
-    {"v", "write --log-level debug"},
     {"http", "the picker answers a proxy over gRPC: write --grpc HOST:PORT"},
     {"port", "write --grpc HOST:PORT"},
     {NULL, NULL},
@@ -49,6 +38,10 @@ static const char about[] =
 
 static const char epilog[] =
     "Sizes are bytes or written 64KiB, 256MiB, 2GB; times are seconds or written 250ms, 30s, 2m.\n"
+    "\n"
+    "Flags of the upstream project's picker are taken as they stand in its manifests; they bring "
+    "its\n"
+    "defaults: docs/upstream-flags.md.\n"
     "\n"
     "Examples\n"
     "  sluice pick --endpoint 10.0.0.1:8000 --endpoint 10.0.0.2:8000\n"
@@ -78,6 +71,9 @@ struct serve_scheme pick_grpc_scheme(const struct pick_settings *settings) {
 
 struct pool_watch_options pick_pool_options(const struct pick_settings *settings) {
     return (struct pool_watch_options){.path = settings->config,
+                                       .text = settings->config_text,
+                                       .more = settings->upstream.config,
+                                       .said_by = settings->upstream.said_by,
                                        .endpoints = settings->endpoints.items,
                                        .n_endpoints = settings->endpoints.n};
 }
@@ -88,7 +84,7 @@ static enum status check_endpoints(const struct pick_settings *settings, struct 
     struct endpoint_address address;
     struct str name;
     uint16_t port;
-    if (!settings->config && settings->endpoints.n == 0) {
+    if (!settings->config && !settings->config_text && settings->endpoints.n == 0) {
         return error_set(err, ST_BAD_CONFIG,
                          "there is nothing to pick from: give --endpoint IP:PORT, once for each "
                          "model server, or --config FILE");
@@ -176,6 +172,14 @@ int pick_settings_read(int argc, char **argv, struct arena *arena, struct pick_s
     struct options given;
     struct error err = {0};
     *out = (struct pick_settings){0};
+    struct upstream_flags *upstream = &out->upstream;
+    if (!options_wants_help(argc, argv)) {
+        if (upstream_flags_read(argc, argv, arena, upstream, &err) != ST_OK) {
+            return command_usage_error(&set, &err);
+        }
+        argc = upstream->argc;
+        argv = upstream->argv;
+    }
     int code = command_begin_with(&given, &set, argc, argv, out, arena);
     if (code != COMMAND_GO_ON) {
         return code;

@@ -9,16 +9,18 @@
 #include "base/arena.h"
 #include "cli/options.h"
 #include "cli/serve_place.h"
+#include "cli/upstream_flags.h"
 #include "discover/pool_watch.h"
 
 /* One member per row of pick_settings.def, named by its first column, sizes in bytes and times in
  * nanoseconds. `log_level` is an enum log_level, `log_format` an enum log_format. After
  * pick_settings_read: `workers` is at least 1, `grpc` has at least one item, and there is a config
- * or an endpoint. */
+ * (as a file or as text) or an endpoint. */
 struct pick_settings {
 #define OPTION(field, name, alias, type, ...) OPTION_STORE_##type field;
 #include "cli/pick_settings.def"
 #undef OPTION
+    struct upstream_flags upstream;
 };
 
 /* Reads the arguments of `sluice pick` (argv[0] is "pick"). Returns: -1 to go on; otherwise the

@@ -142,9 +142,6 @@ static enum status read_documents(struct reading_file *file, const struct doc *d
             st = read_document(file, &document, pass, err);
         }
     }
-    if (st == ST_OK && pass == PASS_LIST && !file->items) { /* only objects, or nothing */
-        st = reading_pools(file, &(struct doc_node){.doc = doc}, err);
-    }
     return st;
 }
 
@@ -177,10 +174,38 @@ static enum status end_pool(struct reading *reading, struct error *err) {
     return st == ST_OK ? ST_OK : reading_pools_blame(reading, err);
 }
 
-static enum status read_all(struct reading_file *file, const struct doc *doc, struct error *err) {
+/* The texts of which the file is made. */
+struct parts {
+    const struct pool_source *sources;
+    struct doc *docs[POOL_MOST_SOURCES]; /* NULL: left out */
+    size_t n;
+};
+
+/* Is it there in case nobody says anything, and somebody has? */
+static bool is_left_out(const struct reading_file *file, const struct pool_source *source) {
+    return source->is_default && file->has_own;
+}
+
+static enum status read_pass(struct reading_file *file, struct parts *parts, enum pass pass,
+                             struct error *err) {
+    enum status st = ST_OK;
+    for (size_t i = 0; i < parts->n && st == ST_OK; i++) {
+        if (pass == PASS_LIST && is_left_out(file, &parts->sources[i])) {
+            doc_free(parts->docs[i]);
+            parts->docs[i] = NULL;
+        }
+        st = parts->docs[i] ? read_documents(file, parts->docs[i], pass, err) : ST_OK;
+    }
+    if (st == ST_OK && pass == PASS_LIST && !file->items) { /* only objects, or nothing */
+        st = reading_pools(file, &(struct doc_node){.doc = parts->docs[0]}, err);
+    }
+    return st;
+}
+
+static enum status read_all(struct reading_file *file, struct parts *parts, struct error *err) {
     enum status st = ST_OK;
     for (int pass = 0; pass < N_PASSES && st == ST_OK; pass++) {
-        st = read_documents(file, doc, (enum pass)pass, err);
+        st = read_pass(file, parts, (enum pass)pass, err);
     }
     for (size_t i = 0; i < file->n && st == ST_OK; i++) {
         st = end_pool(&file->items[i], err);
@@ -204,33 +229,44 @@ static enum status take_specs(struct reading_file *file, struct pool_specs *out,
     return st;
 }
 
-static enum status parse(struct reading_file *file, const struct doc *doc, struct pool_specs *out,
+static enum status parse(struct reading_file *file, struct parts *parts, struct pool_specs *out,
                          struct error *err) {
     struct error unused;
-    enum status st = read_all(file, doc, err);
+    enum status st = read_all(file, parts, err);
     enum status taken = take_specs(file, out, st == ST_OK ? err : &unused);
     st = st == ST_OK ? taken : st;
     return st == ST_OK && out->is_list ? reading_pools_check(file, out, err) : st;
 }
 
-enum status pool_file_parse(const char *name, struct str text, struct pool_specs *out,
-                            struct error *err) {
-    struct doc *doc;
-    struct reading_file file = {.name = name};
+enum status pool_file_parse_all(const struct pool_source *sources, size_t n, struct pool_specs *out,
+                                struct error *err) {
+    struct reading_file file = {.name = sources[0].name};
+    struct parts parts = {.sources = sources};
+    enum status st = ST_OK;
     *out = (struct pool_specs){.n = 0};
-    enum status st = doc_parse(DOC_YAML_MANY, name, text, &doc, err);
-    if (st != ST_OK) {
-        return st;
+    for (; parts.n < n && st == ST_OK; parts.n += st == ST_OK) {
+        const struct pool_source *source = &sources[parts.n];
+        st = doc_parse(DOC_YAML_MANY, source->name, source->text, &parts.docs[parts.n], err);
     }
-    file.arena = arena_new(NULL, 0);
-    st = file.arena ? parse(&file, doc, out, err)
-                    : error_set(err, ST_NO_MEMORY, "%s: no memory for the pools", name);
+    if (st == ST_OK) {
+        file.arena = arena_new(NULL, 0);
+        st = file.arena ? parse(&file, &parts, out, err)
+                        : error_set(err, ST_NO_MEMORY, "%s: no memory for the pools", file.name);
+    }
     arena_free(file.arena);
-    doc_free(doc);
+    for (size_t i = 0; i < parts.n; i++) {
+        doc_free(parts.docs[i]);
+    }
     if (st != ST_OK) {
         pool_specs_free(out);
     }
     return st;
+}
+
+enum status pool_file_parse(const char *name, struct str text, struct pool_specs *out,
+                            struct error *err) {
+    struct pool_source source = {.name = name, .text = text};
+    return pool_file_parse_all(&source, 1, out, err);
 }
 
 /* "NAME:PORT" */

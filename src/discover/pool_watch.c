@@ -20,16 +20,27 @@ struct pool_watch {
     struct dns_watch *dns; /* NULL: names are not resolved */
 };
 
-/* Without a file there is a pool without endpoints. */
+/* Without any text there is a pool without endpoints. */
 static enum status read_specs(const struct pool_watch_options *options, struct str text,
                               struct pool_specs *out, struct error *err) {
-    struct pool_spec *spec = NULL;
-    *out = (struct pool_specs){.n = 0};
+    struct pool_source sources[POOL_MOST_SOURCES];
+    size_t n = 0;
     if (options->path) {
-        return pool_file_parse(options->path, text, out, err);
+        sources[n++] = (struct pool_source){.name = options->path, .text = text};
     }
-    enum status st = pool_spec_new(&spec, err);
-    return st == ST_OK ? pool_specs_add(out, spec, err) : st;
+    if (options->text) {
+        sources[n++] = (struct pool_source){.name = "--config-text", .text = str_of(options->text)};
+    }
+    if (options->more) {
+        sources[n++] =
+            (struct pool_source){.name = options->said_by ? options->said_by : "defaults",
+                                 .text = str_of(options->more),
+                                 .is_default = !options->said_by};
+    }
+    if (n == 0) {
+        sources[n++] = (struct pool_source){.name = "--endpoint", .text = STR("")};
+    }
+    return pool_file_parse_all(sources, n, out, err);
 }
 
 static enum status add_cluster(const struct pool_watch_options *options, struct pool_specs *specs,
@@ -56,7 +67,7 @@ static enum status make_specs(const struct pool_watch_options *options, struct s
         st = error_set(
             err, ST_BAD_CONFIG,
             "%s: has a list of pools, so that --endpoint %s can't be told to belong to one",
-            options->path, options->endpoints[0]);
+            options->path ? options->path : "--config-text", options->endpoints[0]);
     }
     for (size_t i = 0; st == ST_OK && i < options->n_endpoints; i++) {
         st = pool_file_add_endpoint(out->items[0], str_of(options->endpoints[i]), err);

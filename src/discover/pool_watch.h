@@ -19,7 +19,12 @@ struct kube_store;
 struct pool_watch;
 
 struct pool_watch_options {
-    const char *path;             /* NULL: no file */
+    const char *path; /* NULL: no file */
+    const char *text; /* what stands beside the file, or in its place; NULL: nothing */
+    const char *more; /* and more YAML, that flags have made; NULL: none */
+    const char
+        *said_by; /* the flag that `more` is of; NULL: `more` is left out where the above have
+                             a document of Sluice's own form */
     const char *const *endpoints; /* "IP:PORT" or "NAME:PORT" */
     size_t n_endpoints;
     const struct kube_store *cluster; /* what of it is the pool is in the pool; NULL: none */

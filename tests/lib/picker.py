@@ -32,9 +32,7 @@ class Picker(Server):
         """Also: again, at an address that it had."""
         if os.path.exists(self.ready_file):
             os.unlink(self.ready_file)
-        self.command = [binary(), "pick", "--config", self.pool_file, "--grpc", grpc, "--metrics",
-                        "127.0.0.1:0", "--ready-file", self.ready_file, "--log-format", "json",
-                        *self.args]
+        self.command = [binary(), "pick", *self.flags(grpc), "--ready-file", self.ready_file, *self.args]
         with open(self.log_file, "ab") as log:
             self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log,
                                             stderr=log, cwd=self.folder)
@@ -45,6 +43,10 @@ class Picker(Server):
             raise
         self.grpc_addresses = grpc_addresses_in(self.ready_file)
         self.metrics_address = metrics_address_in(self.ready_file)
+
+    def flags(self, grpc):
+        """How it is told about the pool and where it listens."""
+        return ["--config", self.pool_file, "--grpc", grpc, "--metrics", "127.0.0.1:0", "--log-format", "json"]
 
     def write_pool(self, text):
         """Replaces the file whole, as configuration management does."""
