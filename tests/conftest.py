@@ -5,6 +5,10 @@ import os
 
 import pytest
 
+# Before anything loads gRPC, whose own care for processes that fork ends some of those that a test with
+# a loop of it starts; they go on to another program at once.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+
 from lib import repository
 from lib.picker import Picker
 from lib.server import Server

@@ -364,8 +364,7 @@ static void nonsense(void **state) {
         "metadata: {name: p}\nspec: {poolRef: {name: p}, modelName: 7}",
         "metadata: {name: p}\nspec: {poolRef: {name: p}, selector: {matchLabels: {a: 7}}}",
         "metadata: {name: p}\nspec: {selector: {a: b}, targetPorts: [{}, {number: x}, 7]}",
-        "metadata: {name: p}\nspec: {selector: {a: b}, targetPorts: "
-        "[1, 2, 3, 4, 5, 6, 7, 8, 9]}",
+        "metadata: {name: p}\nspec: {selector: {a: b}, targetPorts: [1,2,3,4,5,6,7,8,9]}",
         "metadata: {name: p}\nspec: {poolRef: {name: p}, rules: [7, {matches: 7, targets: 7}]}",
     };
     (void)state;

@@ -437,7 +437,7 @@ def test_health_is_not_checked_for_an_explanation(tmp_path):
     (["--endpoint", A, "--grpc-tls-self-signed", "--grpc-tls-key", "x"], "no --grpc-tls-key"),
     (["--endpoint", A, "--health", "nowhere"], "--health"),
     (["--endpoint", A, "--check", "--explain"], "one of them"),
-    (["--endpoint", A, "--grpc-port", "9002"], "write --grpc HOST:PORT"),
+    (["--endpoint", A, "--port", "9002"], "write --grpc HOST:PORT"),
 ])
 def test_settings_that_cannot_be_understood(args, says):
     done = run("pick", *args)

@@ -52,7 +52,7 @@ class Server:
         with open(self.log_file, "wb") as log:
             self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log,
                                             stderr=log, cwd=self.folder,
-                                            preexec_fn=lambda: lower_limits(limits or {}))
+                                            preexec_fn=limits and (lambda: lower_limits(limits)))
         wait_until = {"ready": self.wait_ready, "loaded": self.wait_loaded,
                       "listening": self.wait_listening, "nothing": lambda: None}
         try:
