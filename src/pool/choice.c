@@ -1,11 +1,78 @@
 /* Loops over the columns of a choice. Those that make one number of a column (a sum, the greatest)
  * may do so in any order: the pragmas say it, since a compiler must not assume it of floats. */
 #include "pool/choice.h"
+#include "pool/vectors.h"
 
 #include <math.h>
 #include <string.h>
 
 enum { STRETCH = 32 }; /* of candidates that are looked at one by one */
+
+/* ---- loops ----------------------------------------------------------------------------------- */
+
+/* Of two a loop takes the one behind where one is NaN. */
+
+VECTORS static struct choice_span span_of(const float *values, uint32_t n) {
+    float least = INFINITY, greatest = -INFINITY;
+#pragma omp simd reduction(min : least) reduction(max : greatest)
+    for (uint32_t i = 0; i < n; i++) {
+        least = least < values[i] ? least : values[i];
+        greatest = greatest > values[i] ? greatest : values[i];
+    }
+    return (struct choice_span){.least = least, .greatest = greatest};
+}
+
+VECTORS static float greatest_of(const float *values, uint32_t n) {
+    float greatest = -INFINITY;
+#pragma omp simd reduction(max : greatest)
+    for (uint32_t i = 0; i < n; i++) {
+        greatest = greatest > values[i] ? greatest : values[i];
+    }
+    return greatest;
+}
+
+VECTORS static float mean_of_known(const float *values, const uint32_t *said, uint32_t n,
+                                   uint32_t known) {
+    float sum = 0, n_known = 0;
+#pragma omp simd reduction(+ : sum, n_known)
+    for (uint32_t i = 0; i < n; i++) {
+        sum += values[i];
+        n_known += (said[i] & known) == known ? 1 : 0;
+    }
+    return n_known > 0 ? sum / n_known : 0;
+}
+
+VECTORS static uint32_t count(const float *values, uint32_t n, float value) {
+    uint32_t found = 0;
+#pragma omp simd reduction(+ : found)
+    for (uint32_t i = 0; i < n; i++) {
+        found += values[i] == value;
+    }
+    return found;
+}
+
+VECTORS static void add_to_all(float *score, uint32_t n, float weight) {
+#pragma omp simd
+    for (uint32_t i = 0; i < n; i++) {
+        score[i] += weight;
+    }
+}
+
+/* Less is better, and `worst` is worth nothing. */
+VECTORS static void add_less(float *score, const float *values, uint32_t n, float worst,
+                             float factor) {
+#pragma omp simd
+    for (uint32_t i = 0; i < n; i++) {
+        score[i] += (worst - values[i]) * factor;
+    }
+}
+
+VECTORS static void add_shares(float *score, const float *values, uint32_t n, float weight) {
+#pragma omp simd
+    for (uint32_t i = 0; i < n; i++) {
+        score[i] += values[i] * weight;
+    }
+}
 
 /* ---- who is a candidate ---------------------------------------------------------------------- */
 
@@ -81,47 +148,27 @@ void choice_drop(struct choice *choice, uint32_t i) {
 
 /* ---- for scorers ----------------------------------------------------------------------------- */
 
-static void add_to_all(struct choice *choice, float weight) {
-#pragma omp simd
-    for (uint32_t i = 0; i < choice->n; i++) {
-        choice->score[i] += weight;
-    }
-}
-
-/* Less is better, and `worst` is worth nothing, `span` less than it is worth 1. */
-static void add_less(struct choice *choice, const float *values, float worst, float span,
-                     float weight) {
-    float *score = choice->score, factor = weight / span;
-#pragma omp simd
-    for (uint32_t i = 0; i < choice->n; i++) {
-        score[i] += (worst - values[i]) * factor;
-    }
-}
-
 void choice_add_least(struct choice *choice, const float *values, float weight) {
     struct choice_span span = choice_span_of(choice, values);
     if (span.greatest > span.least) {
-        add_less(choice, values, span.greatest, span.greatest - span.least, weight);
+        add_less(choice->score, values, choice->n, span.greatest,
+                 weight / (span.greatest - span.least));
     } else {
-        add_to_all(choice, weight);
+        add_to_all(choice->score, choice->n, weight);
     }
 }
 
 void choice_add_less_of_most(struct choice *choice, const float *values, float weight) {
     float most = choice_greatest(choice, values);
     if (most > 0) {
-        add_less(choice, values, most, most, weight);
+        add_less(choice->score, values, choice->n, most, weight / most);
     } else {
-        add_to_all(choice, weight);
+        add_to_all(choice->score, choice->n, weight);
     }
 }
 
 void choice_add_shares(struct choice *choice, const float *values, float weight) {
-    float *score = choice->score;
-#pragma omp simd
-    for (uint32_t i = 0; i < choice->n; i++) {
-        score[i] += values[i] * weight;
-    }
+    add_shares(choice->score, values, choice->n, weight);
 }
 
 void choice_add_matching(struct choice *choice, const void *parameters, float weight,
@@ -134,45 +181,16 @@ void choice_add_matching(struct choice *choice, const void *parameters, float we
 
 /* ---- numbers about a column ------------------------------------------------------------------ */
 
-/* Of two a loop takes the one behind where one is NaN. */
-
 struct choice_span choice_span_of(const struct choice *choice, const float *values) {
-    float least = INFINITY, greatest = -INFINITY;
-#pragma omp simd reduction(min : least) reduction(max : greatest)
-    for (uint32_t i = 0; i < choice->n; i++) {
-        least = least < values[i] ? least : values[i];
-        greatest = greatest > values[i] ? greatest : values[i];
-    }
-    return (struct choice_span){.least = least, .greatest = greatest};
+    return span_of(values, choice->n);
 }
 
 float choice_greatest(const struct choice *choice, const float *values) {
-    float greatest = -INFINITY;
-#pragma omp simd reduction(max : greatest)
-    for (uint32_t i = 0; i < choice->n; i++) {
-        greatest = greatest > values[i] ? greatest : values[i];
-    }
-    return greatest;
+    return greatest_of(values, choice->n);
 }
 
 float choice_mean_of_known(const struct choice *choice, const float *values, uint32_t known) {
-    const uint32_t *said = choice->columns->known;
-    float sum = 0, n = 0;
-#pragma omp simd reduction(+ : sum, n)
-    for (uint32_t i = 0; i < choice->n; i++) {
-        sum += values[i];
-        n += (said[i] & known) == known ? 1 : 0;
-    }
-    return n > 0 ? sum / n : 0;
-}
-
-static uint32_t count(const float *values, uint32_t n, float value) {
-    uint32_t found = 0;
-#pragma omp simd reduction(+ : found)
-    for (uint32_t i = 0; i < n; i++) {
-        found += values[i] == value;
-    }
-    return found;
+    return mean_of_known(values, choice->columns->known, choice->n, known);
 }
 
 uint32_t choice_count(const struct choice *choice, const float *values, float value) {

@@ -16,7 +16,8 @@
  *     choice_add_matching(choice, parameters, weight, matches);        1 for some, 0 for others
  *
  * One that does writes plain loops over plain arrays, without calls and branches, under "#pragma
- * omp simd": a tenth of what others cost, and each pick goes through a thousand endpoints.
+ * omp simd", in functions that are VECTORS (vectors.h): a tenth of what others cost, and each pick
+ * goes through a thousand endpoints.
  *
  * Thread: one `struct choice` is of one thread; the same plugin, with the same parameters, runs on
  * many at the same time. */

@@ -1,5 +1,6 @@
 /* Hashes of sessions and endpoints. */
 #include "pool/session_affinity.h"
+#include "pool/vectors.h"
 
 static const uint64_t FNV_BASIS = UINT64_C(14695981039346656037);
 static const uint64_t FNV_PRIME = UINT64_C(1099511628211);
@@ -14,7 +15,7 @@ static uint64_t hash_text(struct str text) {
 
 /* A number from 0 to 2^24 - 1 for each candidate, of which the highest wins. All bits of the one
  * that is mixed change with each bit of the other (Wellons 2018). */
-static void draw(const struct choice *choice, uint32_t session) {
+VECTORS static void draw(const struct choice *choice, uint32_t session) {
     const uint32_t *address = choice->columns->address;
 #pragma omp simd
     for (uint32_t i = 0; i < choice->n; i++) {

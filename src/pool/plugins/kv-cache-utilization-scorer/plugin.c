@@ -1,8 +1,9 @@
 /* The share of the KV cache that is free. */
 #include "pool/plugin.h"
+#include "pool/vectors.h"
 
 /* Whoever has not said it is taken for one like the others. */
-static void score(const void *parameters, struct choice *choice, float weight) {
+VECTORS static void score(const void *parameters, struct choice *choice, float weight) {
     const struct choice_columns *columns = choice->columns;
     float mean = choice_mean_of_known(choice, columns->kv_cache_used, LOAD_KV_CACHE);
     mean = mean < 1 ? mean : 1; /* sums are rounded */

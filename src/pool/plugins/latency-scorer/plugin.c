@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "pool/plugin.h"
+#include "pool/vectors.h"
 
 struct means {
     float first_byte; /* the share of the time to the first byte; the rest is the whole time's */
@@ -56,7 +57,8 @@ static inline float power_of_half(float x) {
 
 /* How long answers take, in the choice's scratch; who has given none is as slow as the slowest.
  * Returns: what the others take, the least and the greatest. */
-static struct choice_span find_span(const struct means *means, const struct choice *choice) {
+VECTORS static struct choice_span find_span(const struct means *means,
+                                            const struct choice *choice) {
     const struct choice_columns *columns = choice->columns;
     float *seconds = choice->scratch, first = means->first_byte;
 #pragma omp simd
@@ -73,7 +75,7 @@ static struct choice_span find_span(const struct means *means, const struct choi
 }
 
 /* What is not known, or not believed any more, is in the middle: it is tried again. */
-static void score(const void *parameters, struct choice *choice, float weight) {
+VECTORS static void score(const void *parameters, struct choice *choice, float weight) {
     static const float middle = 0.5f;
     const struct means *means = parameters;
     const uint32_t *answered = choice->columns->answered;

@@ -1,5 +1,6 @@
 /* Fewer requests waiting are better, and as many as the threshold are worth nothing. */
 #include "pool/plugin.h"
+#include "pool/vectors.h"
 
 struct limit {
     float n_waiting;
@@ -26,7 +27,7 @@ static enum status read(const struct doc_node *node, struct arena *arena, void *
     return st;
 }
 
-static void score(const void *parameters, struct choice *choice, float weight) {
+VECTORS static void score(const void *parameters, struct choice *choice, float weight) {
     const struct limit *limit = parameters;
     const float *waiting = choice->columns->n_waiting;
     float factor = 1 / limit->n_waiting, most = IDLE * weight;

@@ -1,6 +1,7 @@
 /* A request of which nobody was sent the beginning goes where none such went for the longest
  * time. */
 #include "pool/plugin.h"
+#include "pool/vectors.h"
 
 static enum status want(const void *parameters, struct pool_wants *wants, struct error *err) {
     (void)parameters;
@@ -10,7 +11,7 @@ static enum status want(const void *parameters, struct pool_wants *wants, struct
 }
 
 /* Turns since then; those that had none are as if they had had theirs before all others. */
-static void score(const void *parameters, struct choice *choice, float weight) {
+VECTORS static void score(const void *parameters, struct choice *choice, float weight) {
     const uint32_t *turns = choice->columns->cold_turn;
     uint32_t newest = 0, most = choice->n;
     (void)parameters;

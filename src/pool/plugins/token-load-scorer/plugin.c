@@ -1,5 +1,6 @@
 /* Fewer tokens in flight are better: a long prompt is more work than a short one. */
 #include "pool/plugin.h"
+#include "pool/vectors.h"
 
 struct limit {
     float n_tokens; /* with as many it is worth nothing */
@@ -30,7 +31,7 @@ static enum status want(const void *parameters, struct pool_wants *wants, struct
     return ST_OK;
 }
 
-static void score(const void *parameters, struct choice *choice, float weight) {
+VECTORS static void score(const void *parameters, struct choice *choice, float weight) {
     const struct limit *limit = parameters;
     const float *n_tokens = choice->columns->n_tokens;
     float factor = 1 / limit->n_tokens;
