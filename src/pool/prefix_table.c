@@ -213,36 +213,57 @@ static void replace(struct entry *entry, uint64_t seen, uint64_t tag, uint64_t o
     atomic_store_explicit(&entry->tag, tag, memory_order_release);
 }
 
-/* Where the owner goes: its own place, else one that is free or counts no more, else any. */
-static int place_for(const struct prefix_table *table, const struct entry *entry, uint64_t owner,
-                     uint64_t *seen) {
-    int place = (int)(owner % PREFIX_MOST_HOSTS);
-    bool is_free = false;
-    *seen = atomic_load_explicit(&entry->owners[place], memory_order_relaxed);
-    for (int i = 0; i < PREFIX_MOST_HOSTS; i++) {
-        uint64_t other = atomic_load_explicit(&entry->owners[i], memory_order_relaxed);
-        bool is_own = owner_name(other) == owner_name(owner) && other != 0;
-        if (is_own || (!is_free && !counts(table, other))) {
-            place = i;
-            is_free = true;
-            *seen = other;
-        }
-        if (is_own) {
+/* The place of a host's owner in an entry, looked for at `place` first; PREFIX_MOST_HOSTS: none.
+ * *seen is the owner. */
+static inline uint32_t place_of(const struct entry *entry, uint32_t name, uint32_t place,
+                                uint64_t *seen) {
+    *seen = atomic_load_explicit(&entry->owners[place], memory_order_acquire);
+    if (owner_name(*seen) == name) { /* as a rule: neighbours in a chain are written together */
+        return place;
+    }
+    for (place = 0; place < PREFIX_MOST_HOSTS; place++) {
+        *seen = atomic_load_explicit(&entry->owners[place], memory_order_acquire);
+        if (owner_name(*seen) == name) {
             break;
         }
     }
     return place;
 }
 
+/* A host that writes, block by block. */
+struct writer {
+    uint32_t place; /* of the last block's owner */
+    bool crowded;   /* all owners of the last block that was looked at counted */
+};
+
+/* Where the owner goes: its own place, else one that is free or counts no more, else where that of
+ * the block before went: so one host loses the chain, and not each of them a link. */
+static uint32_t place_for(const struct prefix_table *table, const struct entry *entry,
+                          uint64_t owner, struct writer *writer, uint64_t *seen) {
+    uint32_t own = place_of(entry, owner_name(owner), writer->place, seen);
+    if (own < PREFIX_MOST_HOSTS) {
+        return own;
+    }
+    for (uint32_t i = 0; i < PREFIX_MOST_HOSTS; i++) {
+        *seen = atomic_load_explicit(&entry->owners[i], memory_order_relaxed);
+        if (*seen == 0 || (!writer->crowded && !counts(table, *seen))) {
+            return i;
+        }
+    }
+    writer->crowded = true;
+    *seen = atomic_load_explicit(&entry->owners[writer->place], memory_order_relaxed);
+    return writer->place;
+}
+
 static void add(const struct prefix_table *table, struct entry *entry, uint64_t seen, uint64_t tag,
-                uint64_t owner) {
+                uint64_t owner, struct writer *writer) {
     uint64_t other;
-    int place = place_for(table, entry, owner, &other);
+    writer->place = place_for(table, entry, owner, writer, &other);
     if (seen != tag) { /* as young as that */
         atomic_compare_exchange_strong_explicit(&entry->tag, &seen, tag, memory_order_relaxed,
                                                 memory_order_relaxed);
     }
-    atomic_compare_exchange_strong_explicit(&entry->owners[place], &other, owner,
+    atomic_compare_exchange_strong_explicit(&entry->owners[writer->place], &other, owner,
                                             memory_order_release, memory_order_relaxed);
 }
 
@@ -262,13 +283,14 @@ void prefix_table_record(struct prefix_table *table, uint32_t host, uint32_t cap
     uint64_t age = written / (prefix_table_entries(table) / AGES_IN_TABLE) & AGE;
     uint32_t name = name_of(table, host);
     uint32_t sent = atomic_fetch_add_explicit(&table->hosts[host].n_sent, n, memory_order_relaxed);
+    struct writer writer = {.place = sent % PREFIX_MOST_HOSTS};
     atomic_store_explicit(&table->hosts[host].capacity, capacity, memory_order_relaxed);
     for (uint32_t i = 0; i < n; i++) {
         uint64_t seen, tag = tag_of(hashes[i]) | age, owner = owner_make(name, sent + i);
         prefetch(table, hashes, i + AHEAD, n);
         struct entry *entry = find(table, hashes[i], &seen);
         if (entry) {
-            add(table, entry, seen, tag, owner);
+            add(table, entry, seen, tag, owner, &writer);
         } else {
             entry = find_oldest(table, hashes[i], age, &seen);
             if (entry) {
@@ -280,59 +302,77 @@ void prefix_table_record(struct prefix_table *table, uint32_t host, uint32_t cap
 
 /* ---- matches --------------------------------------------------------------------------------- */
 
-/* Those of the hash's owners that count. Returns: how many. */
-static uint32_t read_owners(const struct prefix_table *table, uint64_t hash,
-                            uint32_t out[PREFIX_MOST_HOSTS]) {
-    uint64_t tag, owners[PREFIX_MOST_HOSTS];
-    uint32_t n = 0;
-    const struct entry *entry = find(table, hash, &tag);
-    if (!entry) {
-        return 0;
-    }
-    for (int i = 0; i < PREFIX_MOST_HOSTS; i++) {
-        owners[i] = atomic_load_explicit(&entry->owners[i], memory_order_acquire);
-    }
-    if (((atomic_load_explicit(&entry->tag, memory_order_relaxed) ^ tag) & ~AGE) != 0) {
-        return 0; /* it has just become another's */
-    }
-    for (int i = 0; i < PREFIX_MOST_HOSTS; i++) {
-        if (counts(table, owners[i])) {
-            out[n++] = owner_name(owners[i]) >> 16;
-        }
-    }
-    return n;
+/* One who has all blocks so far. */
+struct match {
+    uint32_t name, place; /* of the owner, in the entry of the last block */
+    uint32_t n_sent, capacity;
+    uint32_t n_blocks; /* of one who has not all */
+};
+
+static bool is_still(const struct entry *entry, uint64_t tag) {
+    return ((atomic_load_explicit(&entry->tag, memory_order_relaxed) ^ tag) & ~AGE) == 0;
 }
 
-/* Those that have all so far, up to this block, are in front. Returns: how many have this one,
- * too. */
-static uint32_t keep_both(struct prefix_hit *hits, uint32_t n_hits, const uint32_t *hosts,
-                          uint32_t n_hosts) {
+/* Those of the hash's owners that count. Returns: how many. */
+static uint32_t read_owners(const struct prefix_table *table, uint64_t hash,
+                            struct match out[PREFIX_MOST_HOSTS]) {
+    uint64_t tag;
     uint32_t n = 0;
-    for (uint32_t i = 0; i < n_hits; i++) {
-        uint32_t k = 0;
-        while (k < n_hosts && hosts[k] != hits[i].host) {
-            k++;
-        }
-        if (k < n_hosts) {
-            struct prefix_hit hit = hits[i];
-            hits[i] = hits[n];
-            hit.n_blocks++;
-            hits[n++] = hit;
+    const struct entry *entry = find(table, hash, &tag);
+    for (uint32_t i = 0; entry && i < PREFIX_MOST_HOSTS; i++) {
+        uint64_t owner = atomic_load_explicit(&entry->owners[i], memory_order_acquire);
+        if (counts(table, owner)) {
+            const struct host *host = &table->hosts[owner_name(owner) >> 16];
+            out[n++] = (struct match){.name = owner_name(owner),
+                                      .place = i,
+                                      .n_sent = get(&host->n_sent),
+                                      .capacity = get(&host->capacity)};
         }
     }
-    return n;
+    return entry && is_still(entry, tag) ? n : 0; /* it may just have become another's */
+}
+
+static bool has(const struct entry *entry, struct match *match) {
+    uint64_t owner;
+    uint32_t place = place_of(entry, match->name, match->place, &owner);
+    if (place == PREFIX_MOST_HOSTS || match->n_sent - (uint32_t)owner > match->capacity) {
+        return false;
+    }
+    match->place = place;
+    return true;
+}
+
+/* Those of the first `n`, who have all blocks before this one, that have it, too, come to be in
+ * front. Returns: how many. */
+static uint32_t keep_both(const struct prefix_table *table, uint64_t hash, struct match *matches,
+                          uint32_t n) {
+    uint64_t tag;
+    const struct entry *entry = find(table, hash, &tag);
+    for (uint32_t i = n; entry && i-- > 0;) {
+        if (!has(entry, &matches[i])) {
+            struct match match = matches[i];
+            matches[i] = matches[--n];
+            matches[n] = match;
+        }
+    }
+    return entry && is_still(entry, tag) ? n : 0;
 }
 
 uint32_t prefix_table_match(const struct prefix_table *table, const uint64_t *hashes, uint32_t n,
                             struct prefix_hit out[PREFIX_MOST_HOSTS]) {
-    uint32_t hosts[PREFIX_MOST_HOSTS];
-    uint32_t n_hits = n > 0 ? read_owners(table, hashes[0], hosts) : 0, n_left = n_hits;
-    for (uint32_t i = 0; i < n_hits; i++) {
-        out[i] = (struct prefix_hit){.host = hosts[i], .n_blocks = 1};
+    struct match matches[PREFIX_MOST_HOSTS];
+    uint32_t n_hits = n > 0 ? read_owners(table, hashes[0], matches) : 0, n_left = n_hits;
+    uint32_t n_blocks = 1;
+    for (; n_blocks < n && n_left > 0; n_blocks++) {
+        prefetch(table, hashes, n_blocks + AHEAD, n);
+        uint32_t n_both = keep_both(table, hashes[n_blocks], matches, n_left);
+        while (n_left > n_both) {
+            matches[--n_left].n_blocks = n_blocks;
+        }
     }
-    for (uint32_t i = 1; i < n && n_left > 0; i++) {
-        prefetch(table, hashes, i + AHEAD, n);
-        n_left = keep_both(out, n_left, hosts, read_owners(table, hashes[i], hosts));
+    for (uint32_t i = 0; i < n_hits; i++) {
+        out[i] =
+            (struct prefix_hit){matches[i].name >> 16, i < n_left ? n_blocks : matches[i].n_blocks};
     }
     return n_hits;
 }

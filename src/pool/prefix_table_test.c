@@ -84,8 +84,13 @@ static void the_last_that_were_sent_it(void **state) {
         hosts[i] = prefix_table_join(table);
         prefix_table_record(table, hosts[i], MANY, hashes, N);
         assert_int_equal(match(table, hashes, N, hosts[i]), N);
+        /* Who had to go went with the whole chain. */
+        uint32_t n = prefix_table_match(table, hashes, N, hits);
+        assert_int_equal(n, i < PREFIX_MOST_HOSTS ? i + 1 : PREFIX_MOST_HOSTS);
+        for (uint32_t k = 0; k < n; k++) {
+            assert_int_equal(hits[k].n_blocks, N);
+        }
     }
-    assert_int_equal(prefix_table_match(table, hashes, N, hits), PREFIX_MOST_HOSTS);
     prefix_table_free(table);
 }
 
