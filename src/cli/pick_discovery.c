@@ -71,6 +71,12 @@ static void run_begin(struct worker_msg *msg) {
     ring(&self->alarm);
 }
 
+static void run_again(struct worker_msg *msg) {
+    struct pick_discovery *self = OF_MEMBER(msg, again);
+    atomic_store(&self->asked_again, false);
+    look(self);
+}
+
 static void say(struct pick_discovery *self, bool *what) {
     lock_take(&self->lock);
     *what = true;
@@ -115,10 +121,20 @@ static void run_news(struct worker_msg *msg) {
     }
 }
 
-static void on_timer(uv_timer_t *timer) {
-    struct pick_discovery *self = timer->data;
+static void look_at_tls(struct pick_discovery *self) {
     if (self->tls) {
         tls_server_check(self->tls, time(NULL));
+    }
+}
+
+static void on_timer(uv_timer_t *timer) {
+    look_at_tls(timer->data);
+}
+
+void pick_discovery_look(struct pick_discovery *self) {
+    look_at_tls(self);
+    if (self->running && !atomic_exchange(&self->asked_again, true)) {
+        worker_post(self->worker, &self->again);
     }
 }
 
@@ -166,6 +182,7 @@ enum status pick_discovery_start(struct pick_discovery *self, struct worker *mai
     self->alarm.ring = ring;
     self->begin.run = run_begin;
     self->end.run = run_end;
+    self->again.run = run_again;
     self->news.run = run_news;
     self->parted.run = run_parted;
     enum status st = make_parts(self, err);

@@ -30,8 +30,9 @@ struct pick_discovery {
     struct prober *prober;
     struct scraper *scraper;
     struct alarm alarm;
-    struct worker_msg begin, end;
-    size_t n_asking; /* parts that are on its loop yet */
+    struct worker_msg begin, end, again;
+    atomic_bool asked_again; /* `again` is posted */
+    size_t n_asking;         /* parts that are on its loop yet */
 
     /* What the two say to each other. */
     struct lock lock;
@@ -68,6 +69,8 @@ enum status pick_discovery_start(struct pick_discovery *self, struct worker *mai
  * is known of every endpoint whether it is ready, for a quarter of a second at most: a picker that
  * answers before that sends requests to endpoints that it knows nothing of. */
 void pick_discovery_wait(struct pick_discovery *self);
+/* Looks now at the files that may change, on its own thread. */
+void pick_discovery_look(struct pick_discovery *self);
 /* `stopped` follows when nothing of it is left, at once where nothing was. */
 void pick_discovery_stop(struct pick_discovery *self, void (*stopped)(void *cookie), void *cookie);
 /* While the set still is. */

@@ -41,6 +41,11 @@ static void log_state(void *user) {
     pick_admin_log_state(&self->admin);
 }
 
+static void reload(void *user) {
+    struct pick_process *self = user;
+    pick_discovery_look(&self->discovery);
+}
+
 static void drain(void *user) {
     struct pick_process *self = user;
     pick_grpc_drain(&self->grpc);
@@ -83,6 +88,7 @@ static void unlink_sockets(void *user) {
 static const struct process_tasks tasks = {
     .in_flight = in_flight,
     .log_state = log_state,
+    .reload = reload,
     .drain = drain,
     .can_stop = can_stop,
     .stop = stop,
@@ -126,6 +132,7 @@ static void tell(struct pick_process *self) {
     pool_set_read(self->pools, &numbers);
     log_event(LOG_INFO, "ready", LOG_U64("endpoints", numbers.n_endpoints),
               LOG_U64("ready", numbers.n_ready));
+    process_ready(&self->process, "ready");
     if (self->settings->ready_file && write_ready_file(self, &err) != ST_OK) {
         log_event(LOG_ERROR, "cannot write the ready file", LOG_TEXT_OF("reason", err.text));
     }
@@ -201,6 +208,9 @@ static enum status start(struct pick_process *self, struct error *err) {
                                   on_changed, self, err);
         self->admin.scraper = self->discovery.scraper;
         self->admin.dns = self->discovery.dns;
+    }
+    if (st == ST_OK) {
+        watchdog_add(&self->process.watchdog, self->discovery.worker);
     }
     if (st == ST_OK) { /* connections are made by now, and wait to be taken */
         pick_discovery_wait(&self->discovery);

@@ -32,6 +32,7 @@ static void on_stopped(void *cookie) {
         uv_close((uv_handle_t *)&process->signals[i], on_closed);
     }
     uv_close((uv_handle_t *)&process->drain_timer, on_closed);
+    watchdog_close(&process->watchdog, on_closed, process);
 }
 
 /* Ends the process without waiting for anything. What that would leave behind are the files of Unix
@@ -62,26 +63,44 @@ static void on_drain_timer(uv_timer_t *timer) {
         give_up(process);
     }
     uv_timer_stop(timer);
+    watchdog_stop(&process->watchdog); /* loops end from here on */
     process->tasks->stop(process->user, on_stopped, process);
+}
+
+static void begin_end(struct process *process, int signum) {
+    log_event(LOG_INFO, "ending: requests in flight are answered first",
+              LOG_TEXT_OF("signal", signum == SIGTERM ? "SIGTERM" : "SIGINT"),
+              LOG_U64("requests", process->tasks->in_flight(process->user)));
+    process->draining = true;
+    process->drain_until_ns = clock_now_ns() + process->drain_timeout_ns;
+    service_manager_stopping(&process->manager, process->drain_timeout_ns);
+    ready_file_remove(process->ready_file);
+    process->tasks->drain(process->user);
+    uv_timer_start(&process->drain_timer, on_drain_timer, 0, POLL_MS);
+}
+
+/* A server that is about to read its files, or needs them no more, has nothing to read again. */
+static void reload(struct process *process) {
+    if (process->draining || !process->status) {
+        return;
+    }
+    log_plain(LOG_INFO, "reading files again");
+    service_manager_reloading(&process->manager);
+    process->tasks->reload(process->user);
+    service_manager_ready(&process->manager, process->status);
 }
 
 static void on_signal(uv_signal_t *handle, int signum) {
     struct process *process = handle->data;
     if (signum == SIGUSR2) {
         process->tasks->log_state(process->user);
-        return;
-    }
-    if (process->draining) {
+    } else if (signum == SIGHUP) {
+        reload(process);
+    } else if (process->draining) {
         leave(process, EXIT_CODE_SIGNAL + signum);
+    } else {
+        begin_end(process, signum);
     }
-    log_event(LOG_INFO, "ending: requests in flight are answered first",
-              LOG_TEXT_OF("signal", signum == SIGTERM ? "SIGTERM" : "SIGINT"),
-              LOG_U64("requests", process->tasks->in_flight(process->user)));
-    process->draining = true;
-    process->drain_until_ns = clock_now_ns() + process->drain_timeout_ns;
-    ready_file_remove(process->ready_file);
-    process->tasks->drain(process->user);
-    uv_timer_start(&process->drain_timer, on_drain_timer, 0, POLL_MS);
 }
 
 /* ---- the start ------------------------------------------------------------------------------- */
@@ -104,7 +123,7 @@ static enum status start_workers(struct process_threads *threads, uint64_t n, st
 }
 
 static void hear_signals(struct process *process) {
-    static const int numbers[PROCESS_SIGNALS] = {SIGTERM, SIGINT, SIGUSR2};
+    static const int numbers[PROCESS_SIGNALS] = {SIGTERM, SIGINT, SIGUSR2, SIGHUP};
     uv_loop_t *loop = worker_loop(process->threads.main);
     for (size_t i = 0; i < PROCESS_SIGNALS; i++) {
         uv_signal_init(loop, &process->signals[i]);
@@ -113,20 +132,42 @@ static void hear_signals(struct process *process) {
     }
     uv_timer_init(loop, &process->drain_timer);
     process->drain_timer.data = process;
-    process->n_handles = PROCESS_SIGNALS + 1;
+    process->n_handles = PROCESS_SIGNALS + 2; /* and the watchdog's */
+}
+
+static enum status open_watchdog(struct process *process, struct error *err) {
+    const struct process_threads *threads = &process->threads;
+    enum status st = watchdog_open(&process->watchdog, &process->manager, threads->main,
+                                   threads->n_workers + PROCESS_MORE_LOOPS, err);
+    for (size_t i = 0; st == ST_OK && i < threads->n_workers; i++) {
+        watchdog_add(&process->watchdog, threads->workers[i]);
+    }
+    return st;
 }
 
 enum status process_begin(struct process *process, uint64_t n_workers, struct error *err) {
     signal(SIGPIPE, SIG_IGN);
     descriptors_raise();
+    service_manager_find(&process->manager);
     enum status st = start_workers(&process->threads, n_workers, err);
+    if (st == ST_OK) {
+        st = open_watchdog(process, err);
+    }
     if (st == ST_OK) {
         hear_signals(process);
     }
     return st;
 }
 
+void process_ready(struct process *process, const char *status) {
+    if (!process->draining) {
+        process->status = status;
+        service_manager_ready(&process->manager, status);
+    }
+}
+
 void process_run(struct process *process) {
+    watchdog_start(&process->watchdog);
     worker_run(process->threads.main);
 }
 
@@ -159,5 +200,7 @@ void process_free(struct process *process) {
     if (process->threads.main) {
         worker_free(process->threads.main);
     }
+    watchdog_free(&process->watchdog);
+    service_manager_close(&process->manager);
     free(process->threads.workers);
 }

@@ -4,7 +4,8 @@
  *     process_begin → process_run: SIGTERM or SIGINT: draining → nothing in flight: stopping
  *                   → process_join → (what was served is freed) → process_free
  *
- * SIGUSR2 writes the state into the log. A second SIGTERM or SIGINT ends the process at once.
+ * SIGUSR2 writes the state into the log, SIGHUP reads files again. A second SIGTERM or SIGINT ends
+ * the process at once. A service manager hears of all this, and that the event loops live.
  *
  * Thread: main, for everything. */
 #ifndef SLUICE_CLI_PROCESS_H
@@ -15,6 +16,8 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "cli/service_manager.h"
+#include "cli/watchdog.h"
 #include "loop/worker.h"
 
 /* Who runs the servers. */
@@ -28,6 +31,7 @@ struct process_threads {
 struct process_tasks {
     uint64_t (*in_flight)(void *user); /* requests begun and not ended */
     void (*log_state)(void *user);     /* every connection and request, into the log */
+    void (*reload)(void *user);        /* looks now at the files that may change */
     void (*drain)(void *user);         /* clients are told to go elsewhere */
     /* Can it be ended in order? Asked when nothing is in flight; false: the process just ends. */
     bool (*can_stop)(void *user);
@@ -36,7 +40,10 @@ struct process_tasks {
     void (*unlink)(void *user); /* the files of Unix sockets, for an end without the rest */
 };
 
-enum { PROCESS_SIGNALS = 3 };
+/* Loops that a server may have watched besides the workers', before process_run. */
+enum { PROCESS_MORE_LOOPS = 4 };
+
+enum { PROCESS_SIGNALS = 4 };
 
 struct process {
     const struct process_tasks *tasks;
@@ -44,7 +51,10 @@ struct process {
     uint64_t drain_timeout_ns;
     const char *ready_file; /* removed when it drains; may be NULL */
     struct process_threads threads;
+    struct service_manager manager;
+    struct watchdog watchdog; /* of the workers, and of PROCESS_MORE_LOOPS more */
     bool draining;
+    const char *status; /* as process_ready was told; NULL: not yet */
     /* its own */
     uv_signal_t signals[PROCESS_SIGNALS];
     uv_timer_t drain_timer; /* while draining: looks whether all have been answered */
@@ -59,6 +69,8 @@ struct process {
  * process_free, also after a failure. */
 enum status process_begin(struct process *process, uint64_t n_workers, struct error *err)
     __attribute__((warn_unused_result));
+/* It has started, and serves as `status` says in words, which must stay. */
+void process_ready(struct process *process, const char *status);
 /* Serves until it has ended in order. */
 void process_run(struct process *process);
 /* Instead of process_run, after a start that failed half-way: what is open on the loops is

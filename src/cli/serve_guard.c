@@ -78,8 +78,7 @@ enum status serve_guard_open(struct serve_guard *self, const struct serve_settin
 
 /* ---- looking again --------------------------------------------------------------------------- */
 
-static void on_timer(uv_timer_t *timer) {
-    struct serve_guard *self = timer->data;
+void serve_guard_look(struct serve_guard *self) {
     time_t now = time(NULL);
     if (self->http_tls) {
         tls_server_check(self->http_tls, now);
@@ -90,6 +89,10 @@ static void on_timer(uv_timer_t *timer) {
     if (self->keys) {
         keys_check(self->keys);
     }
+}
+
+static void on_timer(uv_timer_t *timer) {
+    serve_guard_look(timer->data);
 }
 
 void serve_guard_watch(struct serve_guard *self, const struct serve_settings *settings,

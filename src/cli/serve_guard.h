@@ -33,6 +33,8 @@ enum status serve_guard_open(struct serve_guard *self, const struct serve_settin
 /* From now on the files are looked at again, on the main loop. */
 void serve_guard_watch(struct serve_guard *self, const struct serve_settings *settings,
                        struct worker *main);
+/* Looks at the files now. */
+void serve_guard_look(struct serve_guard *self);
 /* Closes the timer; `closed` follows, at once where there is none. */
 void serve_guard_stop(struct serve_guard *self, void (*closed)(void *cookie), void *cookie);
 /* After the servers are freed. */

@@ -22,7 +22,10 @@ static void on_loaded(struct worker_msg *msg) {
     struct serve_process *self =
         (struct serve_process *)((char *)msg - offsetof(struct serve_process, loaded_msg));
     serve_listeners_loaded(&self->listeners);
-    if (!repository_is_ready(self->repository)) {
+    bool ready = repository_is_ready(self->repository);
+    /* To a service manager a start has ended either way: starting again would mend no model. */
+    process_ready(&self->process, ready ? "ready" : "not ready: a model failed to load");
+    if (!ready) {
         log_plain(LOG_WARNING, "loading has ended, not ready: a model failed to load");
         return;
     }
@@ -57,6 +60,12 @@ static void log_state(void *user) {
     serve_listeners_log_state(&self->listeners);
 }
 
+static void reload(void *user) {
+    struct serve_process *self = user;
+    serve_guard_look(&self->listeners.guard);
+    repository_look_soon(self->repository);
+}
+
 static void drain(void *user) {
     struct serve_process *self = user;
     repository_drain(self->repository);
@@ -82,6 +91,7 @@ static void unlink_sockets(void *user) {
 static const struct process_tasks tasks = {
     .in_flight = in_flight,
     .log_state = log_state,
+    .reload = reload,
     .drain = drain,
     .can_stop = can_stop,
     .stop = stop,

@@ -92,6 +92,9 @@ enum status repository_load_start(struct repository *repository, void (*done)(vo
                                   void *cookie, struct error *err);
 /* The same on the calling thread (--check). Returns: ST_BAD_MODEL when any failed. */
 enum status repository_load(struct repository *repository, struct error *err);
+/* REPOSITORY_POLLED: the files are looked at without waiting for the next time; otherwise nothing.
+ * Thread: any. */
+void repository_look_soon(struct repository *repository);
 /* Nothing is loaded any more but what has been begun; requests are still served. Idempotent. */
 void repository_drain(struct repository *repository);
 /* Is something being loaded, or unloaded by request? */

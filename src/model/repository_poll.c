@@ -208,11 +208,19 @@ static void check_all(struct repository *repository) {
 static bool wait_for_next(struct repository *repository) {
     uint64_t until_ns = clock_now_ns() + repository->poll_ns;
     lock_take(&repository->lock);
-    while (!is_ending(repository) &&
+    while (!is_ending(repository) && !repository->look_soon &&
            lock_wait_until_ns(&repository->lock, &repository->poll, until_ns)) {
     }
+    repository->look_soon = false;
     lock_drop(&repository->lock);
     return !is_ending(repository);
+}
+
+void repository_look_soon(struct repository *repository) {
+    lock_take(&repository->lock);
+    repository->look_soon = true;
+    lock_wake_all(&repository->poll);
+    lock_drop(&repository->lock);
 }
 
 void poll_run(struct repository *repository) {

@@ -103,7 +103,8 @@ struct repository {
     struct lock lock;
     struct retirement retirement;
     struct changes changes;
-    struct lock_cond poll; /* the end of polling */
+    struct lock_cond poll; /* the end of polling, or of the wait for the next time */
+    bool look_soon;        /* polling: that wait is over, under lock */
 
     atomic_size_t n_unsettled; /* models of the start still to be loaded */
     atomic_size_t n_failed;    /* models of the start of which something could not be loaded */
