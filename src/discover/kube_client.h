@@ -47,8 +47,8 @@ void kube_query_print(struct buf *out, struct str text);
 /* What came of it; valid until the callback returns. */
 struct kube_answer {
     /* ST_OK: a status of 2xx. Else a sentence, with what the server says where it says something:
-     * ST_IO, ST_DEADLINE_EXCEEDED, ST_CANCELLED (no answer); ST_BAD_ANSWER; ST_REFUSED
-     * (another status). */
+     * ST_IO, ST_DEADLINE_EXCEEDED, ST_CANCELLED (no answer); ST_BAD_CONFIG (what we are to show
+     * can't be); ST_BAD_ANSWER, ST_BODY_TOO_LARGE; ST_REFUSED (another status). */
     struct error error;
     int status;              /* of HTTP; 0: none came */
     uint64_t retry_after_ns; /* 0: it does not say */
@@ -62,6 +62,10 @@ struct kube_ask {
     struct str body;          /* JSON; ptr NULL: none */
     const char *content_type; /* "application/merge-patch+json"; NULL: application/json */
     uint64_t timeout_ns;      /* 0: 30 s */
+    size_t max_bytes;         /* of the answer; 0: 64 MiB */
+    /* Gets the body of an answer of 2xx as it comes, of any size, which is then not kept. NULL: it
+     * is in what `done` gets. */
+    void (*piece)(void *user, struct str bytes);
     /* Once, never from within kube_call_begin. */
     void (*done)(void *user, const struct kube_answer *answer);
     void *user;
@@ -71,7 +75,7 @@ struct kube_ask {
 enum status kube_call_begin(struct kube_client *client, const struct kube_ask *ask,
                             struct kube_call **out, struct error *err)
     __attribute__((warn_unused_result));
-/* Gives it up; the callback does not come. Not once it has come. */
+/* Gives it up: nothing is called any more. Not once `done` has come; from within `piece`, too. */
 void kube_call_cancel(struct kube_call *call);
 
 #endif

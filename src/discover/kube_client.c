@@ -1,0 +1,334 @@
+/* Calls between whoever asks and the fetcher. What is shown to the server is looked at when a call
+ * begins. libcurl must not be called from within a piece of an answer: what is begun or given up
+ * there is done soon after. */
+#include "discover/kube_client.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "discover/kube_config_state.h"
+#include "loop/clock.h"
+#include "net/http_fetch.h"
+#include "wire/kube_stream.h"
+
+enum { MOST_KEPT = 8, MOST_BYTES = 64 << 20, SAID_BYTES = 4096, MOST_FIELDS = 64 };
+static const uint64_t NS_PER_S = 1000000000;
+static const uint64_t TIMEOUT_NS = 30000000000;
+static const uint64_t CONNECT_TIMEOUT_NS = 10000000000;
+
+enum call_state {
+    CALL_WAITING, /* to be asked */
+    CALL_ASKED,   /* the fetcher has it */
+    CALL_FAILED,  /* to be told of */
+    CALL_LEFT,    /* nobody wants it any more */
+};
+
+struct kube_call {
+    struct kube_client *client;
+    struct kube_call *next, *prev;
+    enum call_state state;
+    struct arena *arena; /* of the texts */
+    struct kube_ask ask;
+    char *url;
+    struct http_fetch *fetch;
+    struct error error; /* of one that failed */
+    size_t n_said;      /* what is said instead of pieces */
+    char said[SAID_BYTES];
+};
+
+struct kube_client {
+    struct worker *worker;
+    struct kube_config *config;
+    struct http_fetcher *fetcher;
+    struct kube_call *calls;
+    struct alarm soon;
+    bool in_piece;
+    bool stopping;
+};
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+static void link_call(struct kube_call *call) {
+    struct kube_client *client = call->client;
+    call->next = client->calls;
+    if (call->next) {
+        call->next->prev = call;
+    }
+    client->calls = call;
+}
+
+static void call_free(struct kube_call *call) {
+    *(call->prev ? &call->prev->next : &call->client->calls) = call->next;
+    if (call->next) {
+        call->next->prev = call->prev;
+    }
+    arena_free(call->arena);
+    free(call);
+}
+
+/* Tells what came of it, unless nobody wants to know. */
+static void call_end(struct kube_call *call, const struct kube_answer *answer) {
+    struct kube_ask ask = call->ask;
+    bool wanted = call->state != CALL_LEFT;
+    call_free(call);
+    if (wanted) {
+        ask.done(ask.user, answer);
+    }
+}
+
+static void call_fail(struct kube_call *call, const struct error *err) {
+    struct kube_answer answer = {.error = *err};
+    call_end(call, &answer);
+}
+
+static bool do_soon(struct kube_client *client) {
+    return alarm_set(worker_alarms(client->worker), &client->soon, clock_now_ns());
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+/* "the API server says 403: pods is forbidden: …" */
+static void explain_refusal(struct kube_answer *answer, struct str body) {
+    struct str message = kube_text(&answer->object, "message");
+    if (!answer->object.val) {
+        message = str_cut(&body, '\n');
+    }
+    error_set(&answer->error, ST_REFUSED, "the API server says %d%s%.*s", answer->status,
+              message.len > 0 ? ": " : "", STR_ARG(message));
+}
+
+static void read_answer(struct kube_answer *answer, struct str body, struct doc **doc) {
+    bool good = answer->status >= 200 && answer->status < 300;
+    enum status status = body.len > 0 ? kube_object_parse(body, doc, &answer->error) : ST_OK;
+    if (status == ST_OK && *doc) {
+        answer->object = doc_root(*doc);
+    }
+    if (!good) {
+        explain_refusal(answer, body);
+    } else if (status != ST_OK) {
+        error_prefix(&answer->error, "the API server");
+    }
+}
+
+static void on_done(void *user, const struct http_fetched *fetched) {
+    struct kube_call *call = user;
+    struct doc *doc = NULL;
+    struct kube_answer answer = {.error = fetched->error,
+                                 .status = fetched->status,
+                                 .retry_after_ns = fetched->retry_after_s < UINT32_MAX
+                                                       ? fetched->retry_after_s * NS_PER_S
+                                                       : 0};
+    call->fetch = NULL;
+    if (fetched->error.status == ST_OK) {
+        struct str body = call->ask.piece ? str_make(call->said, call->n_said) : fetched->body;
+        read_answer(&answer, body, &doc);
+    } else {
+        error_prefix(&answer.error, "%s", call->client->config->server);
+    }
+    call_end(call, &answer);
+    doc_free(doc);
+}
+
+static void on_piece(void *user, struct str bytes) {
+    struct kube_call *call = user;
+    int status = http_fetch_status(call->fetch);
+    if (status < 200 || status > 299) {
+        size_t room = SAID_BYTES - call->n_said, n = bytes.len < room ? bytes.len : room;
+        memcpy(call->said + call->n_said, bytes.ptr, n);
+        call->n_said += n;
+    } else if (call->state == CALL_ASKED) {
+        call->client->in_piece = true;
+        call->ask.piece(call->ask.user, bytes);
+        call->client->in_piece = false;
+    }
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+/* All that we are known by, as it is now. */
+static enum status look(struct kube_config *config, struct error *err) {
+    enum status status = kube_datum_look(&config->ca, false, err);
+    status = status == ST_OK ? kube_datum_look(&config->cert, false, err) : status;
+    status = status == ST_OK ? kube_datum_look(&config->key, false, err) : status;
+    return status == ST_OK ? kube_datum_look(&config->token, true, err) : status;
+}
+
+static size_t fill_fields(const struct kube_config *config, const char *fields[MOST_FIELDS]) {
+    size_t n = 0;
+    fields[n++] = "Accept: application/json";
+    if (config->basic) {
+        fields[n++] = config->basic;
+    }
+    for (size_t i = 0; i < config->n_fields && n < MOST_FIELDS; i++) {
+        fields[n++] = config->fields[i];
+    }
+    return n;
+}
+
+static enum status fetch(struct kube_call *call, struct error *err) {
+    const struct kube_config *config = call->client->config;
+    const struct kube_ask *ask = &call->ask;
+    const char *fields[MOST_FIELDS];
+    struct http_fetch_tls tls = {.insecure = config->insecure,
+                                 .ca_pem = kube_datum_text(&config->ca),
+                                 .cert_pem = kube_datum_text(&config->cert),
+                                 .key_pem = kube_datum_text(&config->key),
+                                 .name = config->tls_name};
+    struct http_fetch_ask fetched = {
+        .url = call->url,
+        .method = ask->method,
+        .timeout_ns = ask->timeout_ns > 0 ? ask->timeout_ns : TIMEOUT_NS,
+        .connect_timeout_ns = CONNECT_TIMEOUT_NS,
+        .body = ask->body,
+        .content_type = ask->content_type ? ask->content_type : "application/json",
+        .fields = fields,
+        .n_fields = fill_fields(config, fields),
+        .max_body_bytes = ask->piece           ? SIZE_MAX
+                          : ask->max_bytes > 0 ? ask->max_bytes
+                                               : MOST_BYTES,
+        .bearer = config->token.text,
+        .tls = &tls,
+        .alive = true,
+        .piece = ask->piece ? on_piece : NULL,
+        .done = on_done,
+        .user = call};
+    return http_fetch_begin(call->client->fetcher, &fetched, &call->fetch, err);
+}
+
+/* Returns: false: it has failed, and is to be told of. */
+static bool start(struct kube_call *call) {
+    enum status status = look(call->client->config, &call->error);
+    status = status == ST_OK ? fetch(call, &call->error) : status;
+    call->state = status == ST_OK ? CALL_ASKED : CALL_FAILED;
+    return status == ST_OK;
+}
+
+/* One thing that was put off. Returns: false: there is none. */
+static bool act(struct kube_client *client) {
+    struct kube_call *call = client->calls;
+    while (call && call->state == CALL_ASKED) {
+        call = call->next;
+    }
+    if (!call) {
+        return false;
+    }
+    if (call->state == CALL_WAITING) {
+        return start(call) || true;
+    }
+    if (call->fetch) {
+        http_fetch_cancel(call->fetch);
+    }
+    call_fail(call, &call->error);
+    return true;
+}
+
+static void ring(struct alarm *alarm) {
+    struct kube_client *client =
+        (struct kube_client *)(void *)((char *)alarm - offsetof(struct kube_client, soon));
+    while (act(client)) {
+    }
+}
+
+static enum status copy_ask(struct kube_call *call, const struct kube_ask *ask) {
+    const char *server = call->client->config->server;
+    struct arena *arena = call->arena;
+    struct str method = arena_dup(arena, str_of(ask->method ? ask->method : "GET"));
+    struct str type = arena_dup(arena, str_of(ask->content_type ? ask->content_type : ""));
+    struct str url = arena_printf(arena, "%s%.*s", server, STR_ARG(ask->path));
+    call->ask = *ask;
+    call->ask.method = ask->method ? method.ptr : NULL;
+    call->ask.content_type = ask->content_type ? type.ptr : NULL;
+    if (ask->body.ptr) {
+        call->ask.body = arena_dup(arena, ask->body);
+    }
+    bool copied = method.ptr && type.ptr && url.ptr && (!ask->body.ptr || call->ask.body.ptr);
+    call->url = (char *)(uintptr_t)url.ptr;
+    return copied ? ST_OK : ST_NO_MEMORY;
+}
+
+enum status kube_call_begin(struct kube_client *client, const struct kube_ask *ask,
+                            struct kube_call **out, struct error *err) {
+    struct kube_call *call = client->stopping ? NULL : calloc(1, sizeof(*call));
+    struct arena *arena = call ? arena_new(worker_arenas(client->worker), 0) : NULL;
+    if (!arena) {
+        free(call);
+        return error_set(err, ST_NO_MEMORY, "no memory for asking the API server");
+    }
+    call->client = client;
+    call->arena = arena;
+    link_call(call);
+    bool good = copy_ask(call, ask) == ST_OK;
+    if (good && (client->in_piece || !start(call))) {
+        good = do_soon(client);
+    }
+    if (!good) {
+        call_free(call);
+        return error_set(err, ST_NO_MEMORY, "no memory for asking the API server");
+    }
+    if (out) {
+        *out = call;
+    }
+    return ST_OK;
+}
+
+void kube_call_cancel(struct kube_call *call) {
+    struct kube_client *client = call->client;
+    call->state = CALL_LEFT;
+    if (client->in_piece && do_soon(client)) {
+        return;
+    }
+    if (client->in_piece) { /* it ends by itself, or with the client */
+        return;
+    }
+    if (call->fetch) {
+        http_fetch_cancel(call->fetch);
+    }
+    call_free(call);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+enum status kube_client_new(struct worker *worker, struct kube_config *config,
+                            struct kube_client **out, struct error *err) {
+    struct kube_client *client = calloc(1, sizeof(*client));
+    if (!client) {
+        kube_config_free(config);
+        return error_set(err, ST_NO_MEMORY, "no memory for asking the API server");
+    }
+    *client = (struct kube_client){.worker = worker, .config = config, .soon.ring = ring};
+    enum status status = http_fetcher_new(worker, NULL, MOST_KEPT, &client->fetcher, err);
+    if (status != ST_OK) {
+        kube_config_free(config);
+        free(client);
+        return status;
+    }
+    *out = client;
+    return ST_OK;
+}
+
+const struct kube_config *kube_client_config(const struct kube_client *client) {
+    return client->config;
+}
+
+void kube_client_stop(struct kube_client *client, void (*done)(void *cookie), void *cookie) {
+    struct error cancelled;
+    error_set(&cancelled, ST_CANCELLED, "given up");
+    client->stopping = true;
+    alarm_clear(worker_alarms(client->worker), &client->soon);
+    while (client->calls) {
+        struct kube_call *call = client->calls;
+        if (call->fetch) {
+            http_fetch_cancel(call->fetch);
+        }
+        call_fail(call, &cancelled);
+    }
+    http_fetcher_stop(client->fetcher, done, cookie);
+}
+
+void kube_client_free(struct kube_client *client) {
+    if (client) {
+        http_fetcher_free(client->fetcher);
+        kube_config_free(client->config);
+        free(client);
+    }
+}
