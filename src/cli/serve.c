@@ -57,6 +57,7 @@ static struct repository_options options_of(const struct serve_settings *setting
         .backend_dir = settings->backend_dir,
         .default_max_batch_size = settings->default_max_batch_size,
         .max_queue_size = settings->max_queue_size,
+        .cache_bytes = settings->cache_size,
         .strict_readiness = settings->strict_readiness,
         .control = (enum repository_control)settings->model_control,
         .load = settings->load_models.items,

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "cli/admin_listener.h"
+#include "cli/cache_config.h"
 #include "cli/command.h"
 #include "cli/serve_grpc.h"
 #include "cli/serve_guard.h"
@@ -209,6 +210,9 @@ static enum status resolve(struct serve_settings *out, struct arena *arena, stru
     enum status st = check_addresses(out, err);
     if (st == ST_OK) {
         st = check_patterns(out, err);
+    }
+    if (st == ST_OK) {
+        st = cache_config_read(&out->cache_config, &out->cache_size, err);
     }
     if (st != ST_OK) {
         return st;

@@ -89,6 +89,42 @@ static void usage_errors(void **state) {
     arena_free(arena);
 }
 
+static void sizes_of_the_cache(void **state) {
+    static const struct {
+        const char *flags[2];
+        int code;
+        uint64_t n_bytes;
+    } rows[] = {
+        {{"--cache-size=1MiB", NULL}, -1, 1 << 20},
+        {{"--response-cache-byte-size=1000", NULL}, -1, 1000},
+        {{"--cache-config=local,size=1048576", NULL}, -1, 1 << 20},
+        {{"--cache-config=local,size=1MiB", "--cache-size=1048576"}, -1, 1 << 20},
+        {{"--cache-config=local,size=1", "--cache-size=2"}, 2, 0},
+        {{"--cache-config=local,size=1", "--cache-config=local,size=2"}, 2, 0},
+        {{"--cache-config=redis,host=x", NULL}, 2, 0},
+        {{"--cache-config=local", NULL}, 2, 0},
+        {{"--cache-config=local,size", NULL}, 2, 0},
+        {{"--cache-config=local,size=", NULL}, 2, 0},
+        {{"--cache-config=local,size=-1", NULL}, 2, 0},
+        {{"--cache-config=local,bytes=1", NULL}, 2, 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct arena *arena = arena_new(NULL, 0);
+        struct serve_settings settings;
+        char serve[] = "serve", path[] = "a.onnx", one[64], two[64];
+        snprintf(one, sizeof(one), "%s", rows[i].flags[0]);
+        snprintf(two, sizeof(two), "%s", rows[i].flags[1] ? rows[i].flags[1] : "");
+        char *argv[] = {serve, path, one, two};
+        assert_int_equal(serve_settings_read(rows[i].flags[1] ? 4 : 3, argv, arena, &settings),
+                         rows[i].code);
+        if (rows[i].code == -1) {
+            assert_int_equal(settings.cache_size, rows[i].n_bytes);
+        }
+        arena_free(arena);
+    }
+}
+
 static void where_backends_are(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
@@ -108,9 +144,8 @@ static void where_backends_are(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults),
-        cmocka_unit_test(flags_and_aliases),
-        cmocka_unit_test(usage_errors),
+        cmocka_unit_test(defaults),           cmocka_unit_test(flags_and_aliases),
+        cmocka_unit_test(usage_errors),       cmocka_unit_test(sizes_of_the_cache),
         cmocka_unit_test(where_backends_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

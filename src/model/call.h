@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/siphash.h"
 #include "loop/worker.h"
 #include "model/policy.h"
 #include "model/repository.h"
@@ -24,6 +25,9 @@ enum call_state {
     CALL_HELD,     /* the backend gave an answer and said that it was not the last */
     CALL_ANSWERED, /* the last answer came; `done` runs next */
 };
+
+/* Was the answer looked for in the response cache? */
+enum call_cached { CALL_NOT_CACHED, CALL_MISSED, CALL_HIT };
 
 struct call {
     /* set by the front end */
@@ -44,18 +48,21 @@ struct call {
     struct infer_response response;
     uint64_t queued_ns, started_ns, finished_ns; /* monotonic; queued 0: refused before; started 0:
                                                     never ran */
+    enum call_cached cached;                     /* CALL_HIT: it never ran */
     uint64_t computing_ns, computed_ns; /* within that, as the backend says; 0: it says nothing */
 
     /* the scheduler's own */
     struct model_version *version;
-    struct call *next, *prev;     /* in the queue */
-    struct patience patience;     /* how it waits there */
-    struct alarm alarm;           /* while it does: rings when its time is over */
-    struct call *before, *behind; /* among those whose answers leave in order */
-    bool in_order;                /* it is one of those */
-    bool may_leave;               /* it was answered, and goes when those before it have */
-    struct worker_msg msg;        /* brings the call back to its worker */
-    sluice_request abi;           /* the request as the backend sees it */
+    struct call *next, *prev;       /* in the queue */
+    struct patience patience;       /* how it waits there */
+    struct alarm alarm;             /* while it does: rings when its time is over */
+    struct call *before, *behind;   /* among those whose answers leave in order */
+    bool in_order;                  /* it is one of those */
+    bool may_leave;                 /* it was answered, and goes when those before it have */
+    struct worker_msg msg;          /* brings the call back to its worker */
+    sluice_request abi;             /* the request as the backend sees it */
+    struct siphash_value cache_key; /* unless CALL_NOT_CACHED */
+    uint64_t cache_ns;              /* how long looking, and storing, took */
     size_t input_bytes;
     uint32_t instance; /* which executes, or executed, it */
     struct tensor

@@ -93,6 +93,7 @@ struct model_config {
     size_t n_preferred;
     bool preserve_ordering;
     bool decoupled;                  /* 0 or more answers to a request */
+    bool response_cache;             /* the same request may get the same answer again */
     uint64_t priority_levels;        /* 0: one, and requests cannot choose */
     uint64_t default_priority;       /* from 1, where there are levels */
     struct model_queue_policy queue; /* of levels without a policy of their own */

@@ -26,6 +26,7 @@ enum config_message {
     CONFIG_PARAMETER,
     CONFIG_PARAMETER_VALUE,
     CONFIG_TRANSACTION_POLICY,
+    CONFIG_RESPONSE_CACHE,
 };
 
 /* Goes through `node` and all messages in it: warns about fields that have no effect, refuses those

@@ -108,6 +108,20 @@ static enum status read_transaction_policy(const struct doc_node *root, struct m
     return st;
 }
 
+/* After the policy above. */
+static enum status read_response_cache(const struct doc_node *root, struct model_config *out,
+                                       struct error *err) {
+    struct doc_node cache = doc_get(root, "response_cache");
+    struct doc_node enable = doc_get(&cache, "enable");
+    enum status st = doc_read_bool(&enable, &out->response_cache, err);
+    if (st == ST_OK && out->response_cache && out->decoupled) {
+        st = doc_error(&enable, err,
+                       "the answers of a decoupled model can't be kept: response_cache must not be "
+                       "enabled");
+    }
+    return st;
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 enum status config_read_serving(struct arena *arena, const struct doc_node *root,
@@ -121,6 +135,9 @@ enum status config_read_serving(struct arena *arena, const struct doc_node *root
     }
     if (st == ST_OK) {
         st = read_transaction_policy(root, out, err);
+    }
+    if (st == ST_OK) {
+        st = read_response_cache(root, out, err);
     }
     if (st == ST_OK) {
         st = config_read_warmups(arena, root, out, err);

@@ -83,6 +83,7 @@ static void destroy(struct repository *repository) {
     struct arena *arena = repository->arena;
     retirement_free(repository);
     catalog_free(repository);
+    response_cache_free(repository->cache);
     backends_free(repository->list.backends);
     lock_cond_fini(&repository->changes.work);
     lock_cond_fini(&repository->poll);
@@ -123,6 +124,9 @@ enum status repository_new(const struct repository_options *options, struct repo
     }
     init(repository, arena, options);
     enum status st = retirement_init(repository, options, err);
+    if (st == ST_OK && options->cache_bytes > 0) {
+        st = response_cache_new(options->cache_bytes, &repository->cache, err);
+    }
     repository->list.backends =
         backends_new(options->backend_dir, options->builtin, options->n_builtin);
     if (st == ST_OK) {

@@ -59,6 +59,7 @@ struct repository_options {
     size_t n_builtin;
     uint64_t default_max_batch_size; /* where a model without configuration may batch: 64 */
     uint64_t max_queue_size;         /* waiting requests per model before QUEUE_FULL */
+    uint64_t cache_bytes;            /* for answers of models that ask for it; 0: none is kept */
     bool strict_readiness;           /* ready only when every model is */
     enum repository_control control;
     const char *const *load; /* REPOSITORY_EXPLICIT: names, or one "*": all */

@@ -35,6 +35,7 @@ static enum status load_version(struct repository *repository, const struct mode
         .max_queue_size = repository->max_queue_size,
         .usable_cpus = repository->cpus.usable,
         .spinning_hurts = repository->cpus.quota_below_affinity,
+        .cache = repository->cache,
         .opened = repository->opened,
         .opened_cookie = repository->opened_cookie,
     };

@@ -76,6 +76,10 @@ static void print_queue(const struct model_config *config, struct buf *out) {
     if (config->preserve_ordering) {
         buf_printf(out, "  order      answers leave in the order of their requests\n");
     }
+    if (config->response_cache) {
+        buf_printf(out, "  cache      the same request may get the same answer again, where the "
+                        "server has a cache\n");
+    }
     if (config->n_warmups > 0) {
         buf_printf(out, "  warm-up    %zu sample%s on each instance\n", config->n_warmups,
                    config->n_warmups == 1 ? "" : "s");

@@ -90,6 +90,7 @@ struct repository {
     struct lock backends_lock;
     uint64_t default_max_batch_size;
     uint64_t max_queue_size;
+    struct response_cache *cache; /* NULL: there is none */
     bool strict_readiness;
     enum status (*opened)(void *cookie, struct model_version *version, struct error *err);
     void *opened_cookie;

@@ -31,14 +31,13 @@ static void release_answer(void *cookie) {
     }
 }
 
-/* From here on the response owns the outputs' bytes. */
-static void hold(struct call *call, const sluice_response *response) {
-    call->backend_release = response->release;
-    call->backend_cookie = response->cookie;
-    if (response->release) {
+void respond_hold(struct call *call, void (*release)(void *cookie), void *cookie) {
+    call->backend_release = release;
+    call->backend_cookie = cookie;
+    if (release) {
         metric_add(METRIC_OUTPUTS_HELD, 1);
     }
-    if (response->release || call->extra) {
+    if (release || call->extra) {
         call->response.release = release_answer;
         call->response.cookie = call;
     }
@@ -58,7 +57,7 @@ static void first_answer(struct call *call, const sluice_response *response) {
         backend_error(err, call->version->backend, response->status, response->error);
         respond_give_back(response);
     } else if (answer_take(&answer, response, err) == ST_OK) {
-        hold(call, response);
+        respond_hold(call, response->release, response->cookie);
     } else {
         call->response.outputs = NULL;
         call->response.n_outputs = 0;

@@ -14,6 +14,10 @@ void host_computed(const sluice_request *const *requests, size_t n, uint64_t beg
 /* Gives outputs that nobody will send back. */
 void respond_give_back(const sluice_response *response);
 
+/* From here on call->response owns what its outputs point to, which `release` (may be NULL) gives
+ * back. */
+void respond_hold(struct call *call, void (*release)(void *cookie), void *cookie);
+
 /* Where an answer goes, and the room there is for it. */
 struct answer {
     struct call *call;

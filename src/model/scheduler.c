@@ -81,13 +81,24 @@ static void leave_version(struct model_version *version, size_t n) {
     }
 }
 
-void scheduler_send_in_order(struct scheduler *scheduler, struct call *call) {
+static void send_in_order(struct scheduler *scheduler, struct call *call, bool stands) {
     struct model_version *version = call->version;
     lock_take(&scheduler->lock);
+    if (!stands) {
+        stand_in_order(scheduler, call);
+    }
     call->may_leave = true;
     size_t n = send_ready(scheduler);
     lock_drop(&scheduler->lock);
     leave_version(version, n); /* the last that this thread touches of it */
+}
+
+void scheduler_send_in_order(struct scheduler *scheduler, struct call *call) {
+    send_in_order(scheduler, call, true);
+}
+
+void scheduler_pass_in_order(struct scheduler *scheduler, struct call *call) {
+    send_in_order(scheduler, call, false);
 }
 
 /* ---- in and out ------------------------------------------------------------------------------ */

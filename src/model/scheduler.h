@@ -67,6 +67,8 @@ size_t scheduler_take(struct scheduler *scheduler, struct call **batch, size_t m
 /* An answered call goes back to its worker when those before it have: in_order. It must not be
  * touched after this. Thread: any. */
 void scheduler_send_in_order(struct scheduler *scheduler, struct call *call);
+/* The same for one that was answered without having been queued. */
+void scheduler_pass_in_order(struct scheduler *scheduler, struct call *call);
 /* An instance became free although calls wait: wakes a thread for them. Thread: any. */
 void scheduler_wake(struct scheduler *scheduler);
 /* Threads that wait for work end. The queue is empty and stays so. */

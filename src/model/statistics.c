@@ -43,6 +43,10 @@ static void read_shard(const struct statistics_shard *shard, struct model_statis
     out->compute.infer_ns += metric_cell_read(&shard->infer_ns);
     out->compute.output_ns += metric_cell_read(&shard->output_ns);
     out->fail.ns += metric_cell_read(&shard->failed_ns);
+    out->cache_hit.count += metric_cell_read(&shard->n_hits);
+    out->cache_hit.ns += metric_cell_read(&shard->hit_ns);
+    out->cache_miss.count += metric_cell_read(&shard->n_misses);
+    out->cache_miss.ns += metric_cell_read(&shard->miss_ns);
     for (int i = 0; i < STATISTICS_REASONS; i++) {
         uint64_t n = metric_cell_read(&shard->failed[i]);
         out->failed[i] += n;
@@ -60,6 +64,7 @@ static void read_requests(struct statistics *statistics, struct model_statistics
     }
     out->success = (struct statistics_time){out->request_time.count, out->request_time.sum};
     out->queue = (struct statistics_time){out->queue_time.count, out->queue_time.sum};
+    out->n_computed = out->compute_time.count;
 }
 
 static void read_executions(struct statistics *statistics, struct model_statistics *out) {
@@ -87,7 +92,8 @@ void model_version_load(struct model_version *version, uint64_t *n_queued, uint6
 
 void model_version_statistics(struct model_version *version, struct model_statistics *out) {
     struct statistics *statistics = &version->statistics;
-    *out = (struct model_statistics){.loaded_ns = statistics->loaded_ns};
+    *out = (struct model_statistics){.loaded_ns = statistics->loaded_ns,
+                                     .caches = version->cache.cache != NULL};
     read_requests(statistics, out);
     read_executions(statistics, out);
     model_version_load(version, &out->n_queued, &out->n_running, &out->n_instances);

@@ -67,7 +67,11 @@ struct model_statistics {
     uint64_t busy_ns;                     /* of all instances, in executions that are over */
     struct statistics_time success, fail; /* from the queue on */
     struct statistics_time queue;         /* of those that succeeded */
+    uint64_t n_computed;                  /* of those, that ran: the others were in the cache */
     struct statistics_compute compute;    /* of those */
+    bool caches;                          /* its answers are kept */
+    struct statistics_time cache_hit;     /* answers found, and how long looking took */
+    struct statistics_time cache_miss;    /* not found: looking, and storing */
     uint64_t failed[STATISTICS_REASONS];
     uint64_t n_queued, n_running; /* requests, now */
     uint64_t n_instances, n_busy;

@@ -78,6 +78,14 @@ static struct statistics_compute parts_of(uint64_t started_ns, uint64_t computin
                                        .output_ns = finished_ns - computed_ns};
 }
 
+/* It was in no queue and never ran. */
+static void count_hit(struct statistics_shard *shard, const struct call *call) {
+    metric_histogram_add_ns(&shard->request, call->finished_ns - call->queued_ns);
+    metric_histogram_add_ns(&shard->queue, 0);
+    metric_cell_add(&shard->n_hits, 1);
+    metric_cell_add(&shard->hit_ns, call->cache_ns);
+}
+
 static void count_success(struct statistics_shard *shard, const struct call *call) {
     struct statistics_compute compute =
         parts_of(call->started_ns, call->computing_ns, call->computed_ns, call->finished_ns);
@@ -92,7 +100,13 @@ static void count_success(struct statistics_shard *shard, const struct call *cal
 
 void statistics_count_call(struct statistics *statistics, const struct call *call) {
     struct statistics_shard *shard = shard_of(statistics, call->worker);
-    if (call->response.error.status == ST_OK) {
+    if (call->cached == CALL_MISSED) {
+        metric_cell_add(&shard->n_misses, 1);
+        metric_cell_add(&shard->miss_ns, call->cache_ns);
+    }
+    if (call->cached == CALL_HIT) {
+        count_hit(shard, call);
+    } else if (call->response.error.status == ST_OK) {
         count_success(shard, call);
     } else {
         metric_cell_add(&shard->failed[reason_of(call)], 1);

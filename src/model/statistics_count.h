@@ -32,6 +32,7 @@ struct statistics_shard {
     alignas(STATISTICS_LINE_BYTES) struct metric_histogram request, queue, compute;
     metric_cell n_inferences, input_ns, infer_ns, output_ns;
     metric_cell failed[STATISTICS_REASONS], failed_ns;
+    metric_cell n_hits, hit_ns, n_misses, miss_ns; /* in the response cache */
 };
 
 struct statistics {

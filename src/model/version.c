@@ -96,6 +96,16 @@ static struct str directory_of(const struct version_options *options) {
     return len == 0 ? STR(".") : str_make(options->path.ptr, len > 1 ? len - 1 : len);
 }
 
+/* Are its answers kept, and where? */
+static struct response_cache *cache_for(const struct version_options *options) {
+    if (options->config->response_cache && !options->cache) {
+        log_event(LOG_WARNING,
+                  "response_cache has no effect: this server keeps no answers (--cache-size)",
+                  LOG_STR("model", options->name));
+    }
+    return options->config->response_cache ? options->cache : NULL;
+}
+
 static struct model_version *allocate(const struct version_options *options, struct error *err) {
     struct arena *arena = arena_new(NULL, 0);
     struct model_version *version =
@@ -115,6 +125,7 @@ static struct model_version *allocate(const struct version_options *options, str
     version->config.name = options->name;
     scheduler_init(&version->scheduler);
     pace_init(&version->pace);
+    cache_scope_open(&version->cache, cache_for(options));
     atomic_flag_clear(&version->shape_reported);
     atomic_init(&version->refs, 1);
     atomic_init(&version->n_in_flight, 0);
@@ -129,6 +140,7 @@ static void destroy(struct model_version *version) {
     scheduler_fini(&version->scheduler);
     statistics_close(&version->statistics);
     by_worker_free_all(&version->here);
+    cache_scope_close(&version->cache);
     arena_free(version->arena);
 }
 

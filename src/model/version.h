@@ -17,6 +17,7 @@
 #include "model/instance.h"
 #include "model/pace.h"
 #include "model/repository.h"
+#include "model/response_cache.h"
 #include "model/scheduler.h"
 #include "model/statistics_count.h"
 #include "sluice/backend.h"
@@ -50,6 +51,7 @@ struct model_version {
     struct by_workers here;     /* what workers have put off (call_here.c) */
     atomic_flag shape_reported; /* an output unlike the specification is logged once */
     struct statistics statistics;
+    struct cache_scope cache; /* of its answers */
     alignas(CACHE_LINE_BYTES) atomic_size_t refs;
     atomic_size_t n_in_flight; /* calls accepted and not yet answered */
     atomic_bool stopping;
@@ -67,6 +69,8 @@ struct version_options {
     uint64_t max_queue_size;
     unsigned usable_cpus;
     bool spinning_hurts; /* the CPU quota is below the affinity */
+    struct response_cache
+        *cache; /* for the answers of models that ask for it; NULL: there is none */
     /* repository_options.opened; NULL: nobody asks */
     enum status (*opened)(void *cookie, struct model_version *version, struct error *err);
     void *opened_cookie;

@@ -115,19 +115,24 @@ static const struct column {
     enum metric_family family;
     size_t member; /* an uint64_t of struct model_statistics */
     uint64_t divisor;
+    bool of_cached; /* only those whose answers are kept have it */
 } COLUMNS[] = {
-    {METRIC_FAMILY_SUCCESS, MEMBER(success.count), 1},
-    {METRIC_FAMILY_INFERENCES, MEMBER(n_inferences), 1},
-    {METRIC_FAMILY_EXECUTIONS, MEMBER(n_executions), 1},
-    {METRIC_FAMILY_REQUEST_DURATION, MEMBER(success.ns), NS_PER_US},
-    {METRIC_FAMILY_QUEUE_DURATION, MEMBER(queue.ns), NS_PER_US},
-    {METRIC_FAMILY_INPUT_DURATION, MEMBER(compute.input_ns), NS_PER_US},
-    {METRIC_FAMILY_INFER_DURATION, MEMBER(compute.infer_ns), NS_PER_US},
-    {METRIC_FAMILY_OUTPUT_DURATION, MEMBER(compute.output_ns), NS_PER_US},
-    {METRIC_FAMILY_PENDING, MEMBER(n_queued), 1},
-    {METRIC_FAMILY_MODEL_RUNNING, MEMBER(n_running), 1},
-    {METRIC_FAMILY_MODEL_INSTANCES, MEMBER(n_instances), 1},
-    {METRIC_FAMILY_MODEL_BUSY, MEMBER(n_busy), 1},
+    {METRIC_FAMILY_SUCCESS, MEMBER(success.count), 1, false},
+    {METRIC_FAMILY_INFERENCES, MEMBER(n_inferences), 1, false},
+    {METRIC_FAMILY_EXECUTIONS, MEMBER(n_executions), 1, false},
+    {METRIC_FAMILY_REQUEST_DURATION, MEMBER(success.ns), NS_PER_US, false},
+    {METRIC_FAMILY_QUEUE_DURATION, MEMBER(queue.ns), NS_PER_US, false},
+    {METRIC_FAMILY_INPUT_DURATION, MEMBER(compute.input_ns), NS_PER_US, false},
+    {METRIC_FAMILY_INFER_DURATION, MEMBER(compute.infer_ns), NS_PER_US, false},
+    {METRIC_FAMILY_OUTPUT_DURATION, MEMBER(compute.output_ns), NS_PER_US, false},
+    {METRIC_FAMILY_CACHE_HITS, MEMBER(cache_hit.count), 1, .of_cached = true},
+    {METRIC_FAMILY_CACHE_MISSES, MEMBER(cache_miss.count), 1, .of_cached = true},
+    {METRIC_FAMILY_CACHE_HIT_DURATION, MEMBER(cache_hit.ns), NS_PER_US, .of_cached = true},
+    {METRIC_FAMILY_CACHE_MISS_DURATION, MEMBER(cache_miss.ns), NS_PER_US, .of_cached = true},
+    {METRIC_FAMILY_PENDING, MEMBER(n_queued), 1, false},
+    {METRIC_FAMILY_MODEL_RUNNING, MEMBER(n_running), 1, false},
+    {METRIC_FAMILY_MODEL_INSTANCES, MEMBER(n_instances), 1, false},
+    {METRIC_FAMILY_MODEL_BUSY, MEMBER(n_busy), 1, false},
 };
 
 static void print_column(struct metric_text *text, const struct table *table,
@@ -136,6 +141,9 @@ static void print_column(struct metric_text *text, const struct table *table,
     for (size_t i = 0; i < table->n; i++) {
         const char *statistics = (const char *)&table->rows[i].statistics;
         uint64_t value;
+        if (column->of_cached && !table->rows[i].statistics.caches) {
+            continue;
+        }
         memcpy(&value, statistics + column->member, sizeof(value));
         metric_text_u64(text, table->rows[i].labels, value / column->divisor);
     }

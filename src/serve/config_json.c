@@ -189,6 +189,14 @@ static void add_transaction_policy(struct buf *out, const struct model_config *c
     end(out, '}');
 }
 
+static void add_response_cache(struct buf *out, const struct model_config *config) {
+    if (config->response_cache) {
+        begin(out, "response_cache", '{');
+        add_bool(out, "enable", true);
+        end(out, '}');
+    }
+}
+
 static void add_parameters(struct buf *out, const struct model_config *config) {
     begin(out, "parameters", '{');
     for (size_t i = 0; i < config->n_params; i++) {
@@ -259,5 +267,6 @@ void config_json_print(struct buf *out, const struct model_config *config) {
     add_empty(out, "metric_tags", "{}");
     add_parameters(out, config);
     add_warmups(out, config);
+    add_response_cache(out, config);
     buf_add_char(out, '}');
 }

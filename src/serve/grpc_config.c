@@ -19,6 +19,7 @@ enum {
     MODEL_WARMUP = 16,
     BACKEND = 17,
     TRANSACTION_POLICY = 19,
+    RESPONSE_CACHE = 24,
 };
 
 enum { KIND_CPU = 2 };
@@ -145,6 +146,14 @@ static void add_transaction_policy(struct buf *out, const struct model_config *c
     }
 }
 
+static void add_response_cache(struct buf *out, const struct model_config *config) {
+    if (config->response_cache) {
+        size_t cache = pb_begin(out, RESPONSE_CACHE);
+        add_number(out, 1, true);
+        pb_end(out, cache);
+    }
+}
+
 static void add_parameters(struct buf *out, const struct model_config *config) {
     for (size_t i = 0; i < config->n_params; i++) {
         size_t entry = pb_begin(out, PARAMETERS);
@@ -202,5 +211,6 @@ void grpc_config_print(struct buf *out, const struct model_config *config) {
     add_warmups(out, config);
     pb_add_string(out, BACKEND, config->backend);
     add_transaction_policy(out, config);
+    add_response_cache(out, config);
     pb_end(out, whole);
 }

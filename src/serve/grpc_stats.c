@@ -18,7 +18,7 @@ enum {
     BATCH_STATS = 7,
 };
 
-/* InferStatistics; there is no cache of answers, so nothing is hit or missed */
+/* InferStatistics */
 enum {
     SUCCESS = 1,
     FAIL = 2,
@@ -50,16 +50,16 @@ static void add_time(struct buf *out, uint32_t field, uint64_t count, uint64_t n
 }
 
 static void add_requests(struct buf *out, const struct model_statistics *statistics) {
-    uint64_t n = statistics->success.count;
+    uint64_t n = statistics->success.count, n_computed = statistics->n_computed;
     size_t at = pb_begin(out, INFERENCE_STATS);
     add_time(out, SUCCESS, n, statistics->success.ns);
     add_time(out, FAIL, statistics->fail.count, statistics->fail.ns);
     add_time(out, QUEUE, n, statistics->queue.ns);
-    add_time(out, COMPUTE_INPUT, n, statistics->compute.input_ns);
-    add_time(out, COMPUTE_INFER, n, statistics->compute.infer_ns);
-    add_time(out, COMPUTE_OUTPUT, n, statistics->compute.output_ns);
-    add_time(out, CACHE_HIT, 0, 0);
-    add_time(out, CACHE_MISS, 0, 0);
+    add_time(out, COMPUTE_INPUT, n_computed, statistics->compute.input_ns);
+    add_time(out, COMPUTE_INFER, n_computed, statistics->compute.infer_ns);
+    add_time(out, COMPUTE_OUTPUT, n_computed, statistics->compute.output_ns);
+    add_time(out, CACHE_HIT, statistics->cache_hit.count, statistics->cache_hit.ns);
+    add_time(out, CACHE_MISS, statistics->cache_miss.count, statistics->cache_miss.ns);
     pb_end(out, at);
 }
 

@@ -23,7 +23,6 @@ static void add_compute(struct buf *out, uint64_t count, const struct statistics
     add_time(out, "compute_output", count, compute->output_ns);
 }
 
-/* There is no cache of answers: nothing is hit or missed. */
 static void add_requests(struct buf *out, const struct model_statistics *statistics) {
     add_time(out, "success", statistics->success.count, statistics->success.ns);
     buf_add_char(out, ',');
@@ -31,11 +30,11 @@ static void add_requests(struct buf *out, const struct model_statistics *statist
     buf_add_char(out, ',');
     add_time(out, "queue", statistics->queue.count, statistics->queue.ns);
     buf_add_char(out, ',');
-    add_compute(out, statistics->success.count, &statistics->compute);
+    add_compute(out, statistics->n_computed, &statistics->compute);
     buf_add_char(out, ',');
-    add_time(out, "cache_hit", 0, 0);
+    add_time(out, "cache_hit", statistics->cache_hit.count, statistics->cache_hit.ns);
     buf_add_char(out, ',');
-    add_time(out, "cache_miss", 0, 0);
+    add_time(out, "cache_miss", statistics->cache_miss.count, statistics->cache_miss.ns);
 }
 
 static void add_batches(struct buf *out, struct model_version *version) {
