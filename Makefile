@@ -62,7 +62,7 @@ scenario: tools all ## protocol scripts and failures against a live server
 interop: tools all ## real clients
 	@SLUICE_BUILD=$(CURDIR)/$(BUILD) $(PYTEST_ALL) tests/interop
 
-kube: all ## against a real Kubernetes API server, built when it is missing (six minutes)
+kube: all ## against a real Kubernetes API server, built when it is missing (eight minutes)
 	@tools/bootstrap kube
 	@SLUICE_BUILD=$(CURDIR)/$(BUILD) $(PYTEST) -n $(JOBS) --dist loadfile tests/kube
 

@@ -24,7 +24,8 @@ class Refused(AssertionError):
 
 def documents(text):
     """The objects of a YAML text, which may have several."""
-    return [one for one in yaml.safe_load_all(text) if one]
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return [one for one in yaml.load_all(text, loader) if one]
 
 
 class Client:

@@ -1,6 +1,7 @@
-"""Definitions of the kinds of object that a picker reads, as their makers publish them (.deps/crds;
-tools/versions says which). Those of llm-d's group are no module's that can be had: they are the inference
-extension's alpha kinds under another group."""
+"""Definitions of the kinds of object that a picker reads, and of those that deploy/kubernetes has, as their makers
+publish them (.deps/crds; tools/versions says which). The module that publishes those of llm-d's group
+(github.com/llm-d/llm-d-router) is none that a module proxy hands out: they are the inference extension's alpha kinds
+under another group, and nothing else about them differs."""
 import copy
 import glob
 import os
@@ -28,31 +29,41 @@ KINDS = {
 }
 
 
+# What a gateway or an operator brings that deploy/kubernetes is for.
+DEPLOYED_KINDS = {
+    "pod-monitor": ("github.com/prometheus-operator/prometheus-operator", "v0.85.0", "podmonitors",
+                    "monitoring.coreos.com"),
+    "destination-rule": ("istio.io/api", "v1.31.1", "destinationrules", "networking.istio.io"),
+    **{plural: ("github.com/envoyproxy/gateway", "v1.9.1", plural, "gateway.envoyproxy.io")
+       for plural in ("envoyextensionpolicies", "backendtrafficpolicies", "clienttrafficpolicies")},
+}
+
+
 def read(module, version, plural, group):
+    name = f"{plural}.{group}"
     for path in glob.glob(os.path.join(FOLDER, module, version, "*.yaml")):
         with open(path, encoding="utf-8") as file:
-            for one in documents(file.read()):
-                if one["metadata"]["name"] == f"{plural}.{group}":
-                    one.pop("status", None)
-                    return one
-    raise AssertionError(f"{module} {version} has no {plural}.{group}: tools/bootstrap kube brings it")
+            parts = file.read().split("\n---\n")
+        for text in parts:
+            if f"\n  name: {name}\n" in text:
+                one = documents(text)[0]
+                one.pop("status", None)
+                return one
+    raise AssertionError(f"{module} {version} has no {name}: tools/bootstrap kube brings it")
 
 
 def of_llm_d(definition):
-    """The same kind in llm-d's group; what it says of its pool has that group when nothing else is said."""
+    """The same kind in llm-d's group."""
     one = copy.deepcopy(definition)
     one["spec"]["group"] = LLM_D_GROUP
     one["metadata"] = {"name": f"{one['spec']['names']['plural']}.{LLM_D_GROUP}"}
-    for version in one["spec"]["versions"]:
-        fields = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
-        fields["poolRef"]["properties"]["group"]["default"] = LLM_D_GROUP
     return one
 
 
 def definitions(kinds=None):
-    """Those of the names in `kinds`; all of them by default."""
+    """Those of the names in `kinds`; by default all that a picker's cluster has."""
     found = []
     for name in KINDS if kinds is None else kinds:
-        definition = read(*KINDS[name])
+        definition = read(*(KINDS.get(name) or DEPLOYED_KINDS[name]))
         found.append(of_llm_d(definition) if name.endswith("-llm-d") else definition)
     return found
