@@ -63,6 +63,9 @@ void call_answer(struct call *call) {
         return;
     }
     struct model_version *version = call->version;
+    if (call->sequence) {
+        scheduler_sequence_goes_on(&version->scheduler, call);
+    }
     if (call->in_order) {
         scheduler_send_in_order(&version->scheduler, call);
         return;
@@ -92,6 +95,10 @@ void call_init(struct call *call, struct model_version *version) {
     call->next = call->prev = call->before = call->behind = NULL;
     call->alarm = (struct alarm){0};
     call->in_order = call->may_leave = false;
+    call->ask = (struct sequence_ask){.start = true, .end = true};
+    call->sequence = NULL;
+    call->earlier = call->later = NULL;
+    call->filler = false;
     call->msg = (struct worker_msg){.run = on_worker};
     call->on_worker = call->answered = call->release_unrefs = false;
     call->backend_release = NULL;

@@ -13,6 +13,7 @@
 #include "loop/worker.h"
 #include "model/policy.h"
 #include "model/repository.h"
+#include "model/sequence_ask.h"
 #include "sluice/backend.h"
 #include "tensor/infer.h"
 
@@ -59,6 +60,10 @@ struct call {
     struct call *before, *behind;   /* among those whose answers leave in order */
     bool in_order;                  /* it is one of those */
     bool may_leave;                 /* it was answered, and goes when those before it have */
+    struct sequence_ask ask;        /* of a model with sequences: which, and where in it */
+    struct sequence *sequence;      /* while it waits; and, oldest, until it was answered */
+    uint64_t arrival;               /* among all of them */
+    bool filler;                    /* it is nobody's: it fills a row (filler.h) */
     struct worker_msg msg;          /* brings the call back to its worker */
     sluice_request abi;             /* the request as the backend sees it */
     struct siphash_value cache_key; /* unless CALL_NOT_CACHED */

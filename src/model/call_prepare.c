@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "model/call_state.h"
+#include "model/control.h"
 #include "model/reshape.h"
 #include "model/version.h"
 
@@ -111,7 +112,8 @@ static bool fill_inputs(struct call *call, const struct model_plan *plan) {
     struct infer_request *request = call->request;
     size_t n_specs = plan->spec.n_inputs;
     const struct tensor **given = arena_calloc(request->arena, n_specs, sizeof(*given));
-    sluice_input *inputs = arena_calloc(request->arena, n_specs, sizeof(*inputs));
+    sluice_input *inputs =
+        arena_calloc(request->arena, n_specs + plan->n_controls, sizeof(*inputs));
     if (!given || !inputs) {
         return false;
     }
@@ -130,6 +132,9 @@ static bool fill_inputs(struct call *call, const struct model_plan *plan) {
             return false;
         }
         n++;
+    }
+    if (plan->n_controls > 0 && !controls_fill(request->arena, plan, &call->ask, inputs, &n)) {
+        return false;
     }
     call->abi.inputs = inputs;
     call->abi.n_inputs = n;

@@ -59,6 +59,9 @@ static void on_alarm(struct alarm *alarm) {
 enum status call_admit(struct call *call, uint64_t now_ns, struct error *err) {
     const struct policy *policy = &call->version->scheduler.policy;
     enum status st = policy_apply(policy, call->request, now_ns, &call->patience, err);
+    if (st == ST_OK && call->version->scheduler.sequences) {
+        st = sequence_ask_read(&call->version->config, call->request, &call->ask, err);
+    }
     if (st == ST_DEADLINE_EXCEEDED) {
         metric_add(METRIC_DROPPED_DEADLINE, 1);
     }

@@ -15,7 +15,8 @@ struct side {
     bool is_input;
     bool batches;
     bool takes_any;
-    const sluice_tensor_info *infos; /* the model's */
+    const struct model_config *config; /* whose control inputs are no clients' inputs */
+    const sluice_tensor_info *infos;   /* the model's */
     size_t n_infos;
     struct model_config_tensor *tensors; /* the configuration's, completed */
     struct tensor_spec *specs;
@@ -169,21 +170,33 @@ static enum status unknown_name(const struct side *side, struct error *err) {
                      STR_ARG(text));
 }
 
+static bool is_control(const struct side *side, const sluice_tensor_info *info) {
+    return side->is_input && complete_is_control(side->config, info->name);
+}
+
+static enum status take_over_one(struct side *side, uint32_t index, struct error *err) {
+    const sluice_tensor_info *info = &side->infos[index];
+    size_t i = side->n++;
+    side->tensors[i].name = arena_dup(side->arena, str_of(info->name));
+    side->tensors[i].optional = side->is_input && info->optional;
+    side->plans[i].index = index;
+    enum status st =
+        side->tensors[i].name.ptr ? complete_tensor(side, i, info, err) : no_memory(err);
+    return st == ST_OK ? ST_OK : error_prefix(err, "%s \"%s\"", side->kind, info->name);
+}
+
 /* Nothing is configured on this side: all of the model's tensors. */
 static enum status take_over(struct side *side, struct error *err) {
     side->n = side->n_infos;
     if (!side_allocate(side)) {
         return no_memory(err);
     }
-    for (size_t i = 0; i < side->n; i++) {
-        const sluice_tensor_info *info = &side->infos[i];
-        side->tensors[i].name = arena_dup(side->arena, str_of(info->name));
-        side->tensors[i].optional = side->is_input && info->optional;
-        side->plans[i].index = (uint32_t)i;
+    side->n = 0;
+    for (size_t i = 0; i < side->n_infos; i++) {
         enum status st =
-            side->tensors[i].name.ptr ? complete_tensor(side, i, info, err) : no_memory(err);
+            is_control(side, &side->infos[i]) ? ST_OK : take_over_one(side, (uint32_t)i, err);
         if (st != ST_OK) {
-            return error_prefix(err, "%s \"%s\"", side->kind, info->name);
+            return st;
         }
     }
     return ST_OK;
@@ -192,7 +205,7 @@ static enum status take_over(struct side *side, struct error *err) {
 /* The model needs every input that is neither optional nor configured. */
 static enum status check_all_there(const struct side *side, struct error *err) {
     for (size_t i = 0; i < side->n_infos && side->is_input; i++) {
-        bool found = side->infos[i].optional;
+        bool found = side->infos[i].optional || is_control(side, &side->infos[i]);
         for (size_t j = 0; j < side->n && !found; j++) {
             found = side->plans[j].index == i;
         }
@@ -310,6 +323,7 @@ enum status model_complete(struct arena *arena, struct model_config *config,
     struct side in = {.arena = arena,
                       .kind = "input",
                       .is_input = true,
+                      .config = config,
                       .batches = config->max_batch_size > 0,
                       .takes_any = info->takes_any != 0,
                       .infos = info->inputs,
@@ -335,5 +349,6 @@ enum status model_complete(struct arena *arena, struct model_config *config,
     config->n_inputs = in.n;
     config->outputs = out.tensors;
     config->n_outputs = out.n;
-    return make_plan(arena, config, version, &in, &out, plan, err);
+    st = make_plan(arena, config, version, &in, &out, plan, err);
+    return st == ST_OK ? complete_controls(arena, config, info, plan, err) : st;
 }

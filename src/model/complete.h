@@ -20,6 +20,12 @@ struct plan_tensor {
     struct shape reshape; /* full, with the batch dimension; as many -1 as the specification */
 };
 
+/* An input that the server fills. */
+struct plan_control {
+    uint32_t index; /* among the model's inputs */
+    const struct model_control *control;
+};
+
 struct model_plan {
     struct model_spec spec;
     const struct plan_tensor *inputs;  /* as spec.inputs */
@@ -27,6 +33,8 @@ struct model_plan {
     const uint32_t
         *input_order;       /* indices into spec.inputs, by rising index of the model's inputs */
     size_t max_output_rank; /* of all outputs, either side of a reshape */
+    const struct plan_control *controls; /* by rising index */
+    size_t n_controls;
 };
 
 /* Completes `config` in place (max_batch_size, batch_reason, platform, inputs and outputs) and
@@ -47,5 +55,12 @@ enum status model_info_check(const sluice_model_info *info, struct error *err)
 enum status complete_batching(struct arena *arena, struct model_config *config,
                               const sluice_model_info *info, uint64_t default_max_batch_size,
                               struct error *err) __attribute__((warn_unused_result));
+
+/* Finds the inputs that the server fills. Part of model_complete. */
+enum status complete_controls(struct arena *arena, const struct model_config *config,
+                              const sluice_model_info *info, struct model_plan *plan,
+                              struct error *err) __attribute__((warn_unused_result));
+/* Is it one of those? */
+bool complete_is_control(const struct model_config *config, const char *name);
 
 #endif

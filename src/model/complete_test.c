@@ -46,6 +46,13 @@ static const struct model fixed = {
                {.name = "b", .datatype = SLUICE_BOOL, .rank = 0}},
     .outputs = {{.name = "y", .datatype = SLUICE_INT8, DIMS(2, 3), .rank = 2}},
 };
+static const struct model flagged = {
+    .inputs = {{.name = "flag", .datatype = SLUICE_INT32, DIMS(-1, 1), .rank = 2, SYMBOLS("N", "")},
+               {.name = "x", .datatype = SLUICE_FP32, DIMS(-1, 4), .rank = 2, SYMBOLS("N", "")}},
+    .outputs = {{.name = "y", .datatype = SLUICE_FP32, DIMS(-1, 4), .rank = 2, SYMBOLS("N", "")}},
+};
+#define SEQUENCES(name, says)                                                                      \
+    "sequence_batching { control_input { name: \"" name "\" control { " says " } } }"
 static const struct model nameless = {
     .inputs = {{.name = "x", .datatype = SLUICE_FP32, DIMS(-1, 4), .rank = 2}},
     .outputs = {{.name = "y", .datatype = SLUICE_FP32, DIMS(-1, 4), .rank = 2}},
@@ -237,6 +244,25 @@ struct bad {
     const char *says;
 };
 
+static void an_input_that_the_server_fills_is_no_clients(void **state) {
+    (void)state;
+    struct arena *arena = arena_new(NULL, 0);
+    struct model_config config;
+    struct model_plan plan;
+    struct error err = {.text = ""};
+    assert_int_equal(complete(arena, SEQUENCES("flag", "int32_false_true: [ 0, 1 ]"), &flagged,
+                              &config, &plan, &err),
+                     ST_OK);
+    assert_int_equal(config.max_batch_size, 64);
+    assert_int_equal(config.n_inputs, 1);
+    assert_int_equal(plan.spec.n_inputs, 1);
+    assert_string_equal(plan.spec.inputs[0].name.ptr, "x");
+    assert_int_equal(plan.inputs[0].index, 1);
+    assert_int_equal(plan.n_controls, 1);
+    assert_int_equal(plan.controls[0].index, 0);
+    arena_free(arena);
+}
+
 static const struct bad bads[] = {
     {"max_batch_size: 8", &fixed, "input \"a\" of the model has the shape [2,3], whose first"},
     {"max_batch_size: 8 input { name: \"x\" }", &scalar_out,
@@ -259,6 +285,12 @@ static const struct bad bads[] = {
     {"max_batch_size: 8 input { name: \"x\" optional: true }", &batched, "cannot do without it"},
     {"max_batch_size: 8 dynamic_batching { preferred_batch_size: 9 }", &batched,
      "preferred_batch_size 9 is above max_batch_size, 8"},
+    {SEQUENCES("q", "int32_false_true: [ 0, 1 ]"), &flagged,
+     "control_input \"q\": the model has no input of that name"},
+    {SEQUENCES("flag", "fp32_false_true: [ 0, 1 ]"), &flagged,
+     "control_input \"flag\": config.pbtxt fills it with TYPE_FP32, the model has TYPE_INT32"},
+    {"max_batch_size: 0 " SEQUENCES("flag", "int32_false_true: [ 0, 1 ]"), &flagged,
+     "control_input \"flag\": the server fills it with the shape [1], the model has [-1,1]"},
     {"", &any, "must list each input"},
     {"input { name: \"i\" data_type: TYPE_FP32 dims: 1 }", &any, "must list each output"},
     {"input { name: \"i\" dims: 1 }", &any, "input \"i\": this backend's models take any"},
@@ -326,6 +358,7 @@ static void a_broken_description_is_the_backends_fault(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_goes_together),
+        cmocka_unit_test(an_input_that_the_server_fills_is_no_clients),
         cmocka_unit_test(what_contradicts_names_both_sides),
         cmocka_unit_test(a_broken_description_is_the_backends_fault),
     };

@@ -59,6 +59,33 @@ struct model_warmup {
     size_t n_inputs;
 };
 
+enum model_sequence_strategy {
+    SEQUENCES_NONE,   /* requests have nothing to do with one another */
+    SEQUENCES_DIRECT, /* each sequence has one row of one instance's batches to itself */
+    SEQUENCES_OLDEST, /* each sequence has one instance, and shares batches as they come */
+};
+
+enum model_control_kind { CONTROL_START, CONTROL_READY, CONTROL_END, CONTROL_CORRID };
+
+/* An input of the model that the server fills: where in its sequence a request is. */
+struct model_control {
+    struct str name;
+    enum model_control_kind kind;
+    enum datatype datatype;
+    unsigned char values[2][4]; /* what stands for false and for true; not of CONTROL_CORRID */
+};
+
+/* sequence_batching. For SEQUENCES_OLDEST max_queue_delay_us, preferred_batch_sizes and
+ * preserve_ordering are as for dynamic batching; for SEQUENCES_DIRECT the first of them. */
+struct model_sequences {
+    enum model_sequence_strategy strategy;
+    uint64_t idle_us; /* how long a sequence may rest between two requests */
+    const struct model_control *controls;
+    size_t n_controls;
+    double min_utilization;  /* direct: the share of an instance's rows that is worth a batch */
+    uint64_t max_candidates; /* oldest: sequences that an instance has at once; 0: max_batch_size */
+};
+
 enum model_version_policy { VERSIONS_LATEST, VERSIONS_ALL, VERSIONS_SPECIFIC };
 
 /* Where an execution runs. */
@@ -99,6 +126,7 @@ struct model_config {
     struct model_queue_policy queue; /* of levels without a policy of their own */
     const struct model_config_level *levels;
     size_t n_levels;
+    struct model_sequences sequences;
     const struct model_warmup *warmups;
     size_t n_warmups;
     enum model_run_on

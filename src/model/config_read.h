@@ -36,6 +36,10 @@ enum status config_read_datatype(const struct doc_node *parent, enum datatype *o
 enum status config_read_batching(struct arena *arena, const struct doc_node *root,
                                  struct model_config *out, struct error *err)
     __attribute__((warn_unused_result));
+/* config_sequence.c: sequence_batching; after dynamic_batching, which excludes it */
+enum status config_read_sequences(struct arena *arena, const struct doc_node *root,
+                                  struct model_config *out, struct error *err)
+    __attribute__((warn_unused_result));
 /* config_warmup.c: model_warmup */
 enum status config_read_warmups(struct arena *arena, const struct doc_node *root,
                                 struct model_config *out, struct error *err)
@@ -44,8 +48,8 @@ enum status config_read_warmups(struct arena *arena, const struct doc_node *root
 enum status config_read_params(struct arena *arena, const struct doc_node *root,
                                struct model_config *out, struct error *err)
     __attribute__((warn_unused_result));
-/* config_serving.c: version_policy, instance_group; dynamic_batching, model_warmup and parameters
- * through their own readers */
+/* config_serving.c: version_policy, instance_group; dynamic_batching, sequence_batching,
+ * model_warmup and parameters through their own readers */
 enum status config_read_serving(struct arena *arena, const struct doc_node *root,
                                 struct model_config *out, struct error *err)
     __attribute__((warn_unused_result));

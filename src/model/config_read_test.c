@@ -252,6 +252,9 @@ static void what_only_tunes_is_accepted(void **state) {
 
 /* ---- bad ------------------------------------------------------------------------------------- */
 
+/* A configuration whose only control says that. */
+#define CONTROL(text) "sequence_batching { control_input { name: \"c\" control { " text " } } }"
+
 struct bad {
     const char *text;
     const char *says[2]; /* the place, the reason */
@@ -270,7 +273,6 @@ static const struct bad bads[] = {
     /* would change answers */
     {"\nensemble_scheduling { step [ ] }",
      {"config.pbtxt:2: ensemble_scheduling", "models made of other models"}},
-    {"sequence_batching { }", {"config.pbtxt:1: sequence_batching", "share state"}},
     {"batch_input [ { kind: BATCH_ELEMENT_COUNT } ]", {"batch_input", "not supported"}},
     {"batch_output [ { } ]", {"batch_output", "not supported"}},
     {"input {\n name: \"a\"\n allow_ragged_batch: true }",
@@ -284,6 +286,34 @@ static const struct bad bads[] = {
     {"response_cache { enable: 3 }", {"response_cache.enable", "true or false"}},
     {"response_cache { size: 3 }", {"response_cache", "size"}},
     {"model_transaction_policy { decoupled: 3 }", {"decoupled", "true or false"}},
+    {"dynamic_batching { }\nsequence_batching { }",
+     {"config.pbtxt:2: sequence_batching", "either this or dynamic_batching"}},
+    {"sequence_batching { }\nresponse_cache { enable: true }",
+     {"config.pbtxt:2: response_cache.enable", "of sequences can't be kept"}},
+    {"sequence_batching { state { input_name: \"a\" } }", {"sequence_batching.state", "carries"}},
+    {"sequence_batching { iterative_sequence: true }", {"iterative_sequence", "run again"}},
+    {"sequence_batching { direct { } oldest { } }", {"sequence_batching", "both direct and"}},
+    {"sequence_batching { direct { minimum_slot_utilization: 1.5 } }",
+     {"direct.minimum_slot_utilization", "from 0 to 1"}},
+    {"sequence_batching { oldest { max_candidate_sequences: -1 } }",
+     {"oldest.max_candidate_sequences", "got -1"}},
+    {"sequence_batching { max_sequence_idle_microseconds: -1 }", {"max_sequence_idle", "got -1"}},
+    {"sequence_batching { control_input { } }", {"control_input", "has no name"}},
+    {"sequence_batching { control_input { name: \"c\" } }",
+     {"control_input", "one control, got 0"}},
+    {CONTROL("kind: CONTROL_SEQUENCE_STOP"), {"control.kind", "got \"CONTROL_SEQUENCE_STOP\""}},
+    {CONTROL("kind: CONTROL_SEQUENCE_END"), {"control", "needs one of int32_false_true"}},
+    {CONTROL("int32_false_true: [ 0 ]"), {"int32_false_true", "one pair"}},
+    {CONTROL("int32_false_true: [ 0, 3000000000 ]"), {"int32_false_true[1]", "2147483647"}},
+    {CONTROL("int32_false_true: [ 0, 1 ] fp32_false_true: [ 0, 1 ]"), {"fp32_", "one pair"}},
+    {CONTROL("bool_false_true: [ 0, 3 ]"), {"bool_false_true[1]", "true or false"}},
+    {CONTROL("kind: CONTROL_SEQUENCE_CORRID"), {"control", "needs a data_type"}},
+    {CONTROL("kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_FP32"), {"control", "data_type"}},
+    {"input { name: \"c\" }\n" CONTROL("int32_false_true: [ 0, 1 ]"),
+     {"config.pbtxt:2: sequence_batching.control_input", "that clients send"}},
+    {"sequence_batching { control_input { name: \"c\" control { int32_false_true: [ 0, 1 ] } }\n"
+     "control_input { name: \"d\" control { int32_false_true: [ 0, 1 ] } } }",
+     {"config.pbtxt:2: sequence_batching.control_input[1]", "there already"}},
     {"platform: \"ensemble\"", {"config.pbtxt:1: platform", "models made of other models"}},
     {"instance_group { kind: KIND_GPU }", {"instance_group.kind", "CPUs only"}},
     {"instance_group { gpus: [ 0 ] }", {"instance_group.gpus", "CPUs only"}},

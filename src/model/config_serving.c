@@ -119,6 +119,11 @@ static enum status read_response_cache(const struct doc_node *root, struct model
                        "the answers of a decoupled model can't be kept: response_cache must not be "
                        "enabled");
     }
+    if (st == ST_OK && out->response_cache && out->sequences.strategy != SEQUENCES_NONE) {
+        st = doc_error(&enable, err,
+                       "the answers to requests of sequences can't be kept: response_cache must "
+                       "not be enabled");
+    }
     return st;
 }
 
@@ -132,6 +137,9 @@ enum status config_read_serving(struct arena *arena, const struct doc_node *root
     }
     if (st == ST_OK) {
         st = config_read_batching(arena, root, out, err);
+    }
+    if (st == ST_OK) {
+        st = config_read_sequences(arena, root, out, err);
     }
     if (st == ST_OK) {
         st = read_transaction_policy(root, out, err);

@@ -8,6 +8,8 @@
 
 #include "loop/clock.h"
 #include "model/backend.h"
+#include "model/call_state.h"
+#include "model/filler.h"
 #include "model/version.h"
 
 enum { THREAD_NAME_BYTES = 16 };
@@ -123,14 +125,65 @@ static struct instance *await_work(struct model_version *version, struct instanc
     return held;
 }
 
+/* The same for an instance that has sequences of its own. Returns: false at the end. */
+static bool await_sequences(struct instance *instance, struct call **batch, size_t *n) {
+    struct scheduler *scheduler = &instance->version->scheduler;
+    uint64_t until_ns, now_ns = clock_now_ns();
+    lock_take(&scheduler->lock);
+    scheduler_executed(scheduler, instance->index, now_ns);
+    bool due = scheduler_is_due_at(scheduler, instance->index, now_ns, &until_ns);
+    atomic_store_explicit(&instance->busy, due, memory_order_seq_cst);
+    while (!due && !scheduler->ending) {
+        if (until_ns == UINT64_MAX) {
+            lock_wait(&scheduler->lock, &scheduler->work);
+        } else {
+            lock_wait_until_ns(&scheduler->lock, &scheduler->work, until_ns);
+        }
+        now_ns = clock_now_ns();
+        due = scheduler_is_due_at(scheduler, instance->index, now_ns, &until_ns);
+    }
+    *n = due ? scheduler_take_at(scheduler, instance->index, batch, now_ns) : 0;
+    atomic_store_explicit(&instance->busy, due, memory_order_seq_cst);
+    lock_drop(&scheduler->lock);
+    return due;
+}
+
+/* The backend won't see them. */
+static void fail_all(struct call *const *batch, size_t n, const struct error *err) {
+    for (size_t i = 0; i < n; i++) {
+        if (batch[i]) {
+            batch[i]->response.error = *err;
+            call_answer(batch[i]);
+        }
+    }
+}
+
+static void run_sequences(struct instance *instance, struct call **batch) {
+    struct error err;
+    size_t n = 0;
+    while (await_sequences(instance, batch, &n)) {
+        if (fillers_put(instance->version, batch, n, &err) != ST_OK) {
+            fail_all(batch, n, &err);
+            continue;
+        }
+        instance_execute(instance, batch, n, clock_now_ns());
+        instance_executed(instance, clock_now_ns());
+    }
+}
+
 static void thread_main(void *arg) {
-    struct instance *instance = arg; /* here only for its number */
+    struct instance *instance = arg;
     struct model_version *version = instance->version;
     struct call *batch[INSTANCE_REQUESTS_MAX];
     char name[THREAD_NAME_BYTES];
     snprintf(name, sizeof(name), "%.10s/%u", version->plan.spec.name.ptr, instance->index);
     pthread_setname_np(pthread_self(), name);
     size_t n = 0;
+    if (version->scheduler.sequences) {
+        run_sequences(instance, batch);
+        return;
+    }
+    /* Its own instance was only for its number. */
     instance = await_work(version, NULL, batch, &n);
     while (instance) {
         uint64_t started_ns = clock_now_ns();

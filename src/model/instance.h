@@ -1,6 +1,7 @@
 /* The instances of a model version, and the threads that run them. An instance executes one batch
  * at a time; who executes, a thread of the version or a worker, claims one first. Threads and
- * instances are as many, but a thread takes whichever instance is free. */
+ * instances are as many, but a thread takes whichever instance is free; where there are sequences
+ * each thread has its own. */
 #ifndef SLUICE_MODEL_INSTANCE_H
 #define SLUICE_MODEL_INSTANCE_H
 

@@ -23,6 +23,9 @@ enum status policy_make(struct arena *arena, const struct model_config *config, 
     for (size_t i = 0; i < n; i++) {
         levels[i] = config->queue;
     }
+    for (size_t i = 0; config->sequences.strategy != SEQUENCES_NONE && i < n; i++) {
+        levels[i].allow_override = true; /* where there are sequences `timeout` always counts */
+    }
     for (size_t i = 0; i < config->n_levels; i++) {
         levels[config->levels[i].level - 1] = config->levels[i].policy;
     }

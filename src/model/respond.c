@@ -7,6 +7,7 @@
 #include "base/metric.h"
 #include "model/backend.h"
 #include "model/call_state.h"
+#include "model/filler.h"
 #include "model/part.h"
 #include "model/version.h"
 
@@ -103,8 +104,20 @@ static void decoupled_answer(struct call *call, const sluice_response *response)
     }
 }
 
+static void throw_away(struct call *filler, const sluice_response *response) {
+    bool final = response->final;
+    respond_give_back(response);
+    if (final) {
+        filler_end(filler);
+    }
+}
+
 void host_respond(const sluice_request *request, const sluice_response *response) {
     struct call *call = request->host;
+    if (call->filler) {
+        throw_away(call, response);
+        return;
+    }
     enum call_state state = call_state(call);
     if ((state == CALL_RUNNING || state == CALL_HELD) && call->version->plan.spec.decoupled) {
         decoupled_answer(call, response);

@@ -4,6 +4,8 @@
 
 #include <assert.h>
 
+#include "base/metric.h"
+#include "loop/clock.h"
 #include "model/call_state.h"
 #include "model/version.h"
 
@@ -26,11 +28,15 @@ enum status scheduler_configure(struct scheduler *scheduler, struct arena *arena
     if (st == ST_OK) {
         st = queue_init(&scheduler->queue, arena, scheduler->policy.n_levels, err);
     }
+    if (st == ST_OK) {
+        st = sequences_new(config, (size_t)config->instance_count, &scheduler->sequences, err);
+    }
     return st;
 }
 
 void scheduler_fini(struct scheduler *scheduler) {
     assert(scheduler->queue.first == NULL && scheduler->first_out == NULL);
+    sequences_free(scheduler->sequences);
     lock_cond_fini(&scheduler->work);
     lock_fini(&scheduler->lock);
 }
@@ -101,6 +107,68 @@ void scheduler_pass_in_order(struct scheduler *scheduler, struct call *call) {
     send_in_order(scheduler, call, false);
 }
 
+/* ---- sequences ------------------------------------------------------------------------------- */
+
+static void wake_promoted(struct scheduler *scheduler) {
+    if (scheduler->sequences && scheduler->sequences->promoted) {
+        scheduler->sequences->promoted = false;
+        lock_wake_all(&scheduler->work);
+    }
+}
+
+/* Takes those that follow `call` in its sequence out of the queue. Returns: the first of them. */
+static struct call *take_followers(struct scheduler *scheduler, struct call *call) {
+    if (!call->sequence) {
+        return NULL;
+    }
+    struct call *first = sequences_drop(scheduler->sequences, call, clock_now_ns());
+    for (struct call *follower = first; follower; follower = follower->later) {
+        queue_remove(&scheduler->queue, follower);
+        call_move(follower, CALL_RUNNING); /* so that nobody else ends it */
+    }
+    wake_promoted(scheduler);
+    return first;
+}
+
+/* Ends them: `call`, which may not be looked at any more, was given up. */
+static void end_followers(struct call *follower, bool cancelled) {
+    while (follower) {
+        struct call *next = follower->later;
+        follower->later = NULL;
+        error_set(&follower->response.error, cancelled ? ST_CANCELLED : ST_QUEUE_TIMEOUT,
+                  "a request before it in its sequence %s",
+                  cancelled ? "was cancelled" : "waited for longer than it may");
+        metric_add(cancelled ? METRIC_DROPPED_CANCELLED : METRIC_DROPPED_QUEUE_TIMEOUT, 1);
+        call_answer(follower);
+        follower = next;
+    }
+}
+
+bool scheduler_is_due_at(struct scheduler *scheduler, size_t instance, uint64_t now_ns,
+                         uint64_t *until_ns) {
+    lock_assert_held(&scheduler->lock);
+    uint64_t reap_ns = sequences_reap(scheduler->sequences, now_ns);
+    bool due =
+        sequences_are_due(scheduler->sequences, &scheduler->rules, instance, now_ns, until_ns);
+    *until_ns = reap_ns < *until_ns ? reap_ns : *until_ns;
+    wake_promoted(scheduler);
+    return due;
+}
+
+void scheduler_executed(struct scheduler *scheduler, size_t instance, uint64_t now_ns) {
+    lock_assert_held(&scheduler->lock);
+    sequences_executed(scheduler->sequences, instance, now_ns);
+    wake_promoted(scheduler);
+}
+
+void scheduler_sequence_goes_on(struct scheduler *scheduler, struct call *call) {
+    lock_take(&scheduler->lock);
+    sequences_answered(scheduler->sequences, call, call->finished_ns);
+    scheduler->sequences->promoted = false;
+    lock_wake_all(&scheduler->work);
+    lock_drop(&scheduler->lock);
+}
+
 /* ---- in and out ------------------------------------------------------------------------------ */
 
 static void count(struct scheduler *scheduler) {
@@ -127,21 +195,10 @@ static bool is_full(struct scheduler *scheduler, const struct call *call, size_t
     return limit > 0 && *waiting >= limit && *waiting - limit >= n_idle(call->version);
 }
 
-enum status scheduler_push(struct scheduler *scheduler, struct call *call, struct error *err) {
+static enum status check_room(struct scheduler *scheduler, const struct call *call,
+                              struct error *err) {
     size_t waiting;
-    lock_take(&scheduler->lock);
-    assert(!scheduler->ending);
-    bool full = is_full(scheduler, call, &waiting);
-    if (!full) {
-        call_move(call, CALL_QUEUED);
-        queue_add(&scheduler->queue, call);
-        count(scheduler);
-        if (scheduler->in_order) {
-            stand_in_order(scheduler, call);
-        }
-    }
-    lock_drop(&scheduler->lock);
-    if (full) {
+    if (is_full(scheduler, call, &waiting)) {
         char name[TENSOR_NAME_TEXT_BYTES];
         return error_set(err, ST_QUEUE_FULL,
                          "the queue of model %s is full: %zu requests wait already (max_queue_size "
@@ -151,9 +208,40 @@ enum status scheduler_push(struct scheduler *scheduler, struct call *call, struc
     return ST_OK;
 }
 
+/* What would be refused leaves its sequence as it is. */
+static enum status admit(struct scheduler *scheduler, struct call *call, struct error *err) {
+    struct sequences *sequences = scheduler->sequences;
+    enum status st = ST_OK;
+    if (sequences) {
+        sequences_reap(sequences, call->queued_ns);
+        st = sequences_find(sequences, call, err);
+    }
+    if (st == ST_OK) {
+        st = check_room(scheduler, call, err);
+    }
+    return st == ST_OK && sequences ? sequences_add(sequences, call, err) : st;
+}
+
+enum status scheduler_push(struct scheduler *scheduler, struct call *call, struct error *err) {
+    lock_take(&scheduler->lock);
+    assert(!scheduler->ending);
+    enum status st = admit(scheduler, call, err);
+    if (st == ST_OK) {
+        call_move(call, CALL_QUEUED);
+        queue_add(&scheduler->queue, call);
+        count(scheduler);
+        if (scheduler->in_order) {
+            stand_in_order(scheduler, call);
+        }
+    }
+    wake_promoted(scheduler);
+    lock_drop(&scheduler->lock);
+    return st;
+}
+
 /* Not under the lock: they would wake into a taken one. */
 void scheduler_notify(struct scheduler *scheduler, size_t n) {
-    if (n > 1) {
+    if (n > 1 || (n > 0 && scheduler->sequences)) { /* whose it is is known under the lock only */
         lock_wake_all(&scheduler->work);
     } else if (n == 1) {
         lock_wake_one(&scheduler->work);
@@ -167,11 +255,13 @@ static bool is_queued(struct scheduler *scheduler, struct call *call) {
 
 bool scheduler_remove(struct scheduler *scheduler, struct call *call) {
     struct model_version *version = call->version;
+    struct call *followers = NULL;
     size_t n_sent = 0;
     lock_take(&scheduler->lock);
     bool queued = is_queued(scheduler, call);
     if (queued) {
         queue_remove(&scheduler->queue, call);
+        followers = take_followers(scheduler, call);
         count(scheduler);
         call_move(call, CALL_ANSWERED);
         if (scheduler->in_order) {
@@ -181,6 +271,7 @@ bool scheduler_remove(struct scheduler *scheduler, struct call *call) {
     }
     lock_drop(&scheduler->lock);
     leave_version(version, n_sent);
+    end_followers(followers, atomic_load_explicit(&call->cancelled, memory_order_relaxed));
     return queued;
 }
 
@@ -236,6 +327,19 @@ size_t scheduler_take(struct scheduler *scheduler, struct call **batch, size_t m
     size_t n = batch_take(&scheduler->rules, &scheduler->queue, head, batch, max, now_ns);
     for (size_t i = 0; i < n; i++) {
         call_move(batch[i], CALL_RUNNING);
+    }
+    count(scheduler);
+    return n;
+}
+
+size_t scheduler_take_at(struct scheduler *scheduler, size_t instance, struct call **batch,
+                         uint64_t now_ns) {
+    size_t n = sequences_take(scheduler->sequences, &scheduler->rules, instance, batch, now_ns);
+    for (size_t i = 0; i < n; i++) {
+        if (batch[i]) {
+            queue_remove(&scheduler->queue, batch[i]);
+            call_move(batch[i], CALL_RUNNING);
+        }
     }
     count(scheduler);
     return n;

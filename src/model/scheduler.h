@@ -14,12 +14,15 @@
 #include "model/call.h"
 #include "model/policy.h"
 #include "model/queue.h"
+#include "model/sequence.h"
 
 struct scheduler {
     /* set before calls come */
     struct batch_rules rules;
     struct policy policy;
     bool in_order; /* answers leave in the order in which their calls were queued */
+
+    struct sequences *sequences; /* NULL: each request is for itself */
 
     struct lock lock;
     struct lock_cond work; /* calls or an instance may have become available, or the end */
@@ -30,9 +33,9 @@ struct scheduler {
 };
 
 void scheduler_init(struct scheduler *scheduler);
-/* What the model's configuration, which is completed, came to. `limit`: how many requests may wait
- * where the configuration does not say; 0: any number. Memory is in `arena`.
- * Returns: ST_NO_MEMORY. */
+/* What the model's configuration, which is completed with the number of instances, came to.
+ * `limit`: how many requests may wait where the configuration does not say; 0: any number. Memory
+ * is in `arena`. Returns: ST_NO_MEMORY. */
 enum status scheduler_configure(struct scheduler *scheduler, struct arena *arena,
                                 const struct model_config *config, uint64_t limit,
                                 struct error *err) __attribute__((warn_unused_result));
@@ -45,13 +48,15 @@ static inline bool scheduler_is_empty(struct scheduler *scheduler) {
 }
 
 /* Puts the call where its patience says; scheduler_notify has to follow. What an idle instance is
- * about to take does not count against a limit. Returns: ST_QUEUE_FULL. Thread: any. */
+ * about to take does not count against a limit. Returns: ST_QUEUE_FULL, ST_BAD_SEQUENCE,
+ * ST_NO_MEMORY. Thread: any. */
 enum status scheduler_push(struct scheduler *scheduler, struct call *call, struct error *err)
     __attribute__((warn_unused_result));
 /* So many were pushed: wakes instances for them. Those pushed together are then there together.
  * Thread: any. */
 void scheduler_notify(struct scheduler *scheduler, size_t n);
-/* Takes the call back. Returns: false when an instance has it already. Thread: any. */
+/* Takes the call back, and ends those that can't do without it. Returns: false when an instance has
+ * it already. Thread: any. */
 bool scheduler_remove(struct scheduler *scheduler, struct call *call);
 /* The call lets the others of its level pass. Returns: false when an instance has it already.
  * Thread: any. */
@@ -64,6 +69,17 @@ bool scheduler_is_due(struct scheduler *scheduler, size_t max, uint64_t now_ns, 
  * running. Returns: how many; 0 when none wait whose time is not over. The lock is held. */
 size_t scheduler_take(struct scheduler *scheduler, struct call **batch, size_t max,
                       uint64_t now_ns);
+/* The same two of a version with sequences, for the instance of that number: it has no other's. The
+ * batch may have NULLs, for rows that stay empty; after it scheduler_executed has to follow. The
+ * lock is held. */
+bool scheduler_is_due_at(struct scheduler *scheduler, size_t instance, uint64_t now_ns,
+                         uint64_t *until_ns);
+size_t scheduler_take_at(struct scheduler *scheduler, size_t instance, struct call **batch,
+                         uint64_t now_ns);
+/* The lock is held. */
+void scheduler_executed(struct scheduler *scheduler, size_t instance, uint64_t now_ns);
+/* A call that ran, and has a sequence, was answered. Thread: any. */
+void scheduler_sequence_goes_on(struct scheduler *scheduler, struct call *call);
 /* An answered call goes back to its worker when those before it have: in_order. It must not be
  * touched after this. Thread: any. */
 void scheduler_send_in_order(struct scheduler *scheduler, struct call *call);

@@ -124,11 +124,13 @@ void statistics_begin(struct statistics *statistics, size_t instance, struct cal
                       size_t n, uint64_t started_ns) {
     struct statistics_executions *running = &statistics->running[instance];
     uint64_t size = 0;
+    size_t n_calls = 0;
     for (size_t i = 0; i < n; i++) {
-        size += calls[i]->abi.batch;
+        size += calls[i]->filler ? 0 : calls[i]->abi.batch;
+        n_calls += !calls[i]->filler;
     }
     running->computing_ns = running->computed_ns = 0;
-    cell_set(&running->n_calls, n);
+    cell_set(&running->n_calls, n_calls);
     cell_set(&running->size, size);
     cell_set(&running->since_ns, started_ns);
 }

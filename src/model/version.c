@@ -153,6 +153,12 @@ static bool wants_company(const struct model_config *config) {
  * other's. */
 static enum status choose_place(struct model_version *version, bool cheap, struct error *err) {
     version->run_on = version->config.run_on;
+    bool has_sequences = version->config.sequences.strategy != SEQUENCES_NONE;
+    if (has_sequences && version->run_on == RUN_ON_WORKER) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "a model with sequences needs instances of their own, each of which has "
+                         "its sequences: sluice.run_on must not be worker");
+    }
     if (version->config.preserve_ordering && version->run_on == RUN_ON_WORKER) {
         return error_set(err, ST_BAD_CONFIG,
                          "preserve_ordering needs instances of their own: sluice.run_on must not "
@@ -169,7 +175,7 @@ static enum status choose_place(struct model_version *version, bool cheap, struc
                   "max_queue_delay_microseconds has no effect on requests that run on the worker "
                   "that read them (sluice.run_on)",
                   LOG_STR("model", version->config.name));
-    } else if (version->config.preserve_ordering || version->config.decoupled ||
+    } else if (version->config.preserve_ordering || version->config.decoupled || has_sequences ||
                (version->run_on == RUN_AUTO && waits)) {
         version->run_on = RUN_ON_INSTANCE;
     } else if (version->run_on == RUN_AUTO && cheap) {
@@ -219,7 +225,8 @@ enum status version_open(const struct version_options *options, struct model_ver
     if (st == ST_OK) {
         st = describe(version, options, &info, err);
     }
-    if (st == ST_OK && info.cheap && options->config->instance_count == 0) {
+    if (st == ST_OK && info.cheap && options->config->instance_count == 0 &&
+        options->config->sequences.strategy == SEQUENCES_NONE) {
         version->n_instances = options->usable_cpus; /* one for each worker that comes by */
     }
     version->config.instance_count = version->n_instances; /* told as what it came to */

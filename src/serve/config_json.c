@@ -3,6 +3,7 @@
 #include "serve/config_json.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
@@ -183,6 +184,92 @@ static void add_batching(struct buf *out, const struct model_config *config) {
     end(out, '}');
 }
 
+/* ---- sequences ------------------------------------------------------------------------------- */
+
+/* What stands for false and for true, under the datatype's own name; the other two are empty. */
+static void add_pair(struct buf *out, const char *name, enum datatype datatype,
+                     const struct model_control *control) {
+    begin(out, name, '[');
+    for (size_t i = 0; i < 2 && control->datatype == datatype; i++) {
+        int32_t whole;
+        float number;
+        memcpy(&whole, control->values[i], sizeof(whole));
+        memcpy(&number, control->values[i], sizeof(number));
+        buf_add_str(out, i > 0 ? STR(",") : STR(""));
+        if (datatype == DT_FP32) {
+            buf_printf(out, "%.9g", (double)number);
+        } else if (datatype == DT_INT32) {
+            buf_add_i64(out, whole);
+        } else {
+            buf_add_str(out, control->values[i][0] ? STR("true") : STR("false"));
+        }
+    }
+    end(out, ']');
+}
+
+static void add_control(struct buf *out, const struct model_control *control) {
+    static const struct model_control none = {.datatype = DT_INVALID};
+    static const char *const kinds[] = {[CONTROL_START] = "CONTROL_SEQUENCE_START",
+                                        [CONTROL_READY] = "CONTROL_SEQUENCE_READY",
+                                        [CONTROL_END] = "CONTROL_SEQUENCE_END",
+                                        [CONTROL_CORRID] = "CONTROL_SEQUENCE_CORRID"};
+    bool is_id = control->kind == CONTROL_CORRID;
+    begin_element(out);
+    add_text(out, "name", control->name);
+    begin(out, "control", '[');
+    begin_element(out);
+    add_text(out, "kind", str_of(kinds[control->kind]));
+    add_pair(out, "int32_false_true", DT_INT32, is_id ? &none : control);
+    add_pair(out, "fp32_false_true", DT_FP32, is_id ? &none : control);
+    add_pair(out, "bool_false_true", DT_BOOL, is_id ? &none : control);
+    if (is_id) {
+        add_datatype(out, control->datatype);
+    } else {
+        add_text(out, "data_type", STR("TYPE_INVALID"));
+    }
+    end(out, '}');
+    end(out, ']');
+    end(out, '}');
+}
+
+static void add_strategy(struct buf *out, const struct model_config *config) {
+    const struct model_sequences *sequences = &config->sequences;
+    if (sequences->strategy == SEQUENCES_DIRECT) {
+        begin(out, "direct", '{');
+        add_u64(out, "max_queue_delay_microseconds", config->max_queue_delay_us);
+        key(out, "minimum_slot_utilization");
+        buf_printf(out, "%.9g", sequences->min_utilization);
+    } else {
+        begin(out, "oldest", '{');
+        add_u64(out, "max_candidate_sequences", sequences->max_candidates);
+        add_i64s(out, "preferred_batch_size", (const int64_t *)config->preferred_batch_sizes,
+                 config->n_preferred);
+        add_u64(out, "max_queue_delay_microseconds", config->max_queue_delay_us);
+        add_bool(out, "preserve_ordering", config->preserve_ordering);
+    }
+    end(out, '}');
+}
+
+static void add_sequences(struct buf *out, const struct model_config *config) {
+    const struct model_sequences *sequences = &config->sequences;
+    if (sequences->strategy == SEQUENCES_NONE) {
+        return;
+    }
+    begin(out, "sequence_batching", '{');
+    add_strategy(out, config);
+    add_u64(out, "max_sequence_idle_microseconds", sequences->idle_us);
+    begin(out, "control_input", '[');
+    for (size_t i = 0; i < sequences->n_controls; i++) {
+        add_control(out, &sequences->controls[i]);
+    }
+    end(out, ']');
+    add_empty(out, "state", "[]");
+    add_bool(out, "iterative_sequence", false);
+    end(out, '}');
+}
+
+/* ---- the rest -------------------------------------------------------------------------------- */
+
 static void add_transaction_policy(struct buf *out, const struct model_config *config) {
     begin(out, "model_transaction_policy", '{');
     add_bool(out, "decoupled", config->decoupled);
@@ -261,6 +348,7 @@ void config_json_print(struct buf *out, const struct model_config *config) {
     add_empty(out, "batch_output", "[]");
     add_transaction_policy(out, config);
     add_batching(out, config);
+    add_sequences(out, config);
     add_instances(out, config);
     add_text(out, "default_model_filename", config->default_filename);
     add_empty(out, "cc_model_filenames", "{}");

@@ -13,6 +13,7 @@ static const char *const EXTENSIONS[] = {"classification",
                                          "statistics",
                                          "logging",
                                          "system_shared_memory",
+                                         "sequence",
                                          NULL};
 
 #endif

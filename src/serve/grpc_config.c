@@ -1,6 +1,8 @@
 /* ModelConfig, field by field. What Sluice has no use for is not in it. */
 #include "serve/grpc_config.h"
 
+#include <string.h>
+
 #include "wire/pb.h"
 
 /* proto/model_config.proto */
@@ -15,6 +17,7 @@ enum {
     INSTANCE_GROUP = 7,
     DEFAULT_MODEL_FILENAME = 8,
     DYNAMIC_BATCHING = 11,
+    SEQUENCE_BATCHING = 13,
     PARAMETERS = 14,
     MODEL_WARMUP = 16,
     BACKEND = 17,
@@ -138,6 +141,80 @@ static void add_batching(struct buf *out, const struct model_config *config) {
     pb_end(out, batching);
 }
 
+/* ---- sequences ------------------------------------------------------------------------------- */
+
+static void add_values(struct buf *out, const struct model_control *control) {
+    int64_t wholes[2];
+    for (size_t i = 0; i < 2; i++) {
+        int32_t whole;
+        memcpy(&whole, control->values[i], sizeof(whole));
+        wholes[i] = control->datatype == DT_BOOL ? control->values[i][0] : whole;
+    }
+    if (control->datatype == DT_FP32) {
+        struct str packed = {(const char *)control->values, sizeof(control->values)};
+        pb_add_bytes(out, 3, packed);
+    } else {
+        pb_add_packed_i64(out, control->datatype == DT_INT32 ? 2 : 5, wholes, 2);
+    }
+}
+
+static void add_control(struct buf *out, const struct model_control *control) {
+    static const uint8_t kinds[] = {
+        [CONTROL_START] = 0, [CONTROL_READY] = 1, [CONTROL_END] = 2, [CONTROL_CORRID] = 3};
+    size_t input = pb_begin(out, 2);
+    pb_add_string(out, 1, control->name);
+    size_t inner = pb_begin(out, 2);
+    add_number(out, 1, kinds[control->kind]);
+    if (control->kind == CONTROL_CORRID) {
+        add_number(out, 4, data_type(control->datatype));
+    } else {
+        add_values(out, control);
+    }
+    pb_end(out, inner);
+    pb_end(out, input);
+}
+
+static void add_direct(struct buf *out, const struct model_config *config) {
+    size_t direct = pb_begin(out, 3);
+    float share = (float)config->sequences.min_utilization;
+    uint32_t bits;
+    memcpy(&bits, &share, sizeof(bits));
+    add_number(out, 1, config->max_queue_delay_us);
+    if (share > 0) {
+        pb_add_fixed32(out, 2, bits);
+    }
+    pb_end(out, direct);
+}
+
+static void add_oldest(struct buf *out, const struct model_config *config) {
+    size_t oldest = pb_begin(out, 4);
+    add_number(out, 1, config->sequences.max_candidates);
+    pb_add_packed_i64(out, 2, (const int64_t *)config->preferred_batch_sizes, config->n_preferred);
+    add_number(out, 3, config->max_queue_delay_us);
+    add_number(out, 4, config->preserve_ordering);
+    pb_end(out, oldest);
+}
+
+static void add_sequences(struct buf *out, const struct model_config *config) {
+    const struct model_sequences *sequences = &config->sequences;
+    if (sequences->strategy == SEQUENCES_NONE) {
+        return;
+    }
+    size_t batching = pb_begin(out, SEQUENCE_BATCHING);
+    add_number(out, 1, sequences->idle_us);
+    for (size_t i = 0; i < sequences->n_controls; i++) {
+        add_control(out, &sequences->controls[i]);
+    }
+    if (sequences->strategy == SEQUENCES_DIRECT) {
+        add_direct(out, config);
+    } else {
+        add_oldest(out, config);
+    }
+    pb_end(out, batching);
+}
+
+/* ---- the rest -------------------------------------------------------------------------------- */
+
 static void add_transaction_policy(struct buf *out, const struct model_config *config) {
     if (config->decoupled) {
         size_t policy = pb_begin(out, TRANSACTION_POLICY);
@@ -207,6 +284,7 @@ void grpc_config_print(struct buf *out, const struct model_config *config) {
     add_instances(out, config);
     pb_add_string(out, DEFAULT_MODEL_FILENAME, config->default_filename);
     add_batching(out, config);
+    add_sequences(out, config);
     add_parameters(out, config);
     add_warmups(out, config);
     pb_add_string(out, BACKEND, config->backend);

@@ -212,7 +212,7 @@ def test_a_load_that_fails_leaves_the_old_one(explicit, protocol):
                         ('{"backend": "../identity"}', "not the name of a backend"),
                         ('{"backend": "identity", "max_batch_sise": 3}', "max_batch_sise"),
                         ('{"name": "other", "backend": "identity"}', "name of the model's"),
-                        ('{"sequence_batching": {}}', "sequence"),
+                        ('{"sequence_batching": {"state": [{}]}}', "state that the server carries"),
                         ("[]", "expected a JSON object"), ("{", "expected a JSON object"),
                         ("[" * 100 + "]" * 100, "expected a JSON object"),
                         ('{"input":' + "[" * 100 + "]" * 100 + "}", "nested deeper")):

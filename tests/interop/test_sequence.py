@@ -1,0 +1,194 @@
+"""Sequences, as the reference's own clients ask for them: requests of one sequence reach one row of one
+instance, in order, and the model is told where in its sequence each is."""
+import json
+
+import numpy
+import pytest
+import tritonclient.grpc as triton_grpc
+import tritonclient.http as triton_http
+from google.protobuf import json_format
+from tritonclient.utils import InferenceServerException
+
+from lib import http1, metrics, sequences
+from lib.sequences import adder
+
+OLDEST = "oldest { max_candidate_sequences: 4 }"
+MODELS = {
+    "direct": adder(more="instance_group { count: 2 }"),
+    "direct_fp32": adder(pair="fp32_false_true: [ 0, 1 ]", corrid="TYPE_INT64"),
+    "direct_bool": adder(pair="bool_false_true: [ false, true ]", corrid="TYPE_UINT32"),
+    "direct_one": adder(max_batch_size=0, corrid="TYPE_UINT64"),
+    "direct_text": adder(corrid="TYPE_STRING"),
+    "oldest": adder(OLDEST, corrid="TYPE_UINT64", more="instance_group { count: 2 }"),
+    "oldest_text": adder(OLDEST, corrid="TYPE_STRING"),
+}
+TEXT = ("direct_text", "oldest_text")
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sequences")
+    return sequences.write(folder / "models", MODELS), sequences.build(str(folder))
+
+
+@pytest.fixture
+def running(start_server, folders):
+    """A server whose gauges are looked at when the test is over, and which answers then."""
+    server = start_server("--model-repository", folders[0], "--backend-dir", folders[1],
+                          grpc=("127.0.0.1:0",))
+    yield server
+    last = Client("http", server)
+    assert last.add("direct", 99, 1, start=True)["SUM"] == 1
+    assert last.add("direct", 99, 2, end=True)["SUM"] == 3
+    last.close()
+    metrics.wait_at_rest(server.address, server.arenas)
+
+
+class Client:
+    def __init__(self, protocol, server):
+        self.triton = {"http": triton_http, "grpc": triton_grpc}[protocol]
+        address = server.address if protocol == "http" else server.grpc_address
+        self.client = self.triton.InferenceServerClient(address.removeprefix("http://"))
+
+    def close(self):
+        self.client.close()
+
+    def inputs(self, model, value, rows=1):
+        array = numpy.full((rows, 1) if model != "direct_one" else (1,), value, numpy.int32)
+        tensor = self.triton.InferInput("INPUT", list(array.shape), "INT32")
+        tensor.set_data_from_numpy(array)
+        return [tensor]
+
+    def add(self, model, sequence, value, start=False, end=False, **options):
+        """What the model says, by the names of its outputs."""
+        result = self.client.infer(model, self.inputs(model, value), sequence_id=sequence,
+                                   sequence_start=start, sequence_end=end, **options)
+        return {name: int(result.as_numpy(name).ravel()[0])
+                for name in ("SUM", "ROW", "ROWS", "INSTANCE")}
+
+
+@pytest.fixture(params=["http", "grpc"])
+def client(request, running):
+    client = Client(request.param, running)
+    yield client
+    client.close()
+
+
+def identifier(model, number):
+    return f"number {number}" if model in TEXT else number
+
+
+# ---- sums ----------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_sequence_from_its_start_to_its_end(client, model):
+    one = identifier(model, 1)
+    assert client.add(model, one, 5, start=True)["SUM"] == 5
+    assert client.add(model, one, 6)["SUM"] == 11
+    assert client.add(model, one, 7, end=True)["SUM"] == 18
+    assert client.add(model, one, 1, start=True, end=True)["SUM"] == 1
+
+
+@pytest.mark.parametrize("model", [name for name in MODELS if name != "direct_one"])
+def test_sequences_side_by_side(client, model):
+    """Each has a place of its own, wherever the one before it left a hole."""
+    for number in range(1, 5):
+        assert client.add(model, identifier(model, number), number, start=True)["SUM"] == number
+    for _ in range(3):
+        for number in range(4, 0, -1):
+            client.add(model, identifier(model, number), 10)
+    client.add(model, identifier(model, 2), 0, end=True)
+    assert client.add(model, identifier(model, 5), 500, start=True)["SUM"] == 500
+    assert client.add(model, identifier(model, 4), 0, end=True)["SUM"] == 34
+    assert client.add(model, identifier(model, 5), 0, end=True)["SUM"] == 500
+    assert client.add(model, identifier(model, 1), 0, end=True)["SUM"] == 31
+    assert client.add(model, identifier(model, 3), 0, end=True)["SUM"] == 33
+
+
+def test_a_row_stays_a_row(client):
+    """Direct: those before it in the batch are filled up when they have nothing to say."""
+    places = {}
+    for number in range(1, 9):
+        said = client.add("direct", number, number, start=True)
+        places[number] = said["INSTANCE"], said["ROW"]
+    assert sorted(places.values()) == [(i, row) for i in range(2) for row in range(4)]
+    for number in range(8, 0, -1):
+        said = client.add("direct", number, 1, end=True)
+        assert (said["INSTANCE"], said["ROW"]) == places[number]
+        assert said["ROWS"] == said["ROW"] + 1
+        assert said["SUM"] == number + 1
+
+
+def test_large_numbers_are_identifiers(client):
+    for number in (2**32 + 1, 2**32 + 2, 2**63 - 1):
+        assert client.add("direct_one", number, 3, start=True)["SUM"] == 3
+        assert client.add("direct_one", number, 4, end=True)["SUM"] == 7
+
+
+# ---- configuration -------------------------------------------------------------------------------
+
+def test_the_configuration_in_both_forms(running):
+    """What the server tells can be read again, by it and by protobuf."""
+    http, grpc = Client("http", running), Client("grpc", running)
+    for model in MODELS:
+        told = http.client.get_model_config(model)["sequence_batching"]
+        message = grpc.client.get_model_config(model).config.sequence_batching
+        whole = json_format.Parse(json.dumps(told), type(message)())
+        assert whole == message
+        assert message.max_sequence_idle_microseconds == 60000000
+    metadata = http.client.get_model_metadata("oldest")
+    assert [tensor["name"] for tensor in metadata["inputs"]] == ["INPUT"]
+    assert "sequence" in http.client.get_server_metadata()["extensions"]
+    assert "sequence" in grpc.client.get_server_metadata().extensions
+    http.close(), grpc.close()
+
+
+# ---- what is refused -----------------------------------------------------------------------------
+
+REFUSED = [
+    ("direct", 0, {}, "sequence_id"),
+    ("direct", "", {}, "sequence_id"),
+    ("direct", 7, {}, "sequence 7 of model \"direct\" is not open"),
+    ("direct", "seven", {}, "sequence \"seven\" of model"),
+    ("direct", 7, {"end": True}, "sequence_start"),
+    ("direct", "x" * 129, {"start": True}, "128 bytes"),
+    ("direct_text", 7, {"start": True}, "is a number"),
+    ("oldest", "seven", {"start": True}, "is text"),
+]
+
+
+@pytest.mark.parametrize("model, sequence, flags, words", REFUSED)
+def test_what_belongs_to_no_sequence(client, model, sequence, flags, words):
+    with pytest.raises(InferenceServerException) as caught:
+        client.add(model, sequence, 1, **flags)
+    assert words in caught.value.message()
+    assert caught.value.status() in ("400", "StatusCode.INVALID_ARGUMENT")
+
+
+def test_a_sequence_that_has_ended_is_over(client):
+    client.add("oldest", 7, 1, start=True, end=True)
+    with pytest.raises(InferenceServerException, match="not open"):
+        client.add("oldest", 7, 1)
+
+
+def test_a_request_has_one_row(client):
+    with pytest.raises(InferenceServerException, match="one row; this one has 2"):
+        client.client.infer("direct", client.inputs("direct", 1, rows=2), sequence_id=7,
+                            sequence_start=True)
+
+
+@pytest.mark.parametrize("parameters, words", [
+    ({"sequence_id": -1, "sequence_start": True}, "not negative"),
+    ({"sequence_id": 1.5, "sequence_start": True}, "whole number"),
+    ({"sequence_id": True, "sequence_start": True}, "whole number"),
+    ({"sequence_id": 1, "sequence_start": 1}, "true or false"),
+    ({"sequence_id": 1, "sequence_start": True, "sequence_end": "yes"}, "true or false"),
+    ({}, "must be given"),
+])
+def test_words_of_the_wrong_type(running, parameters, words):
+    body = {"inputs": [{"name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [1]}],
+            "parameters": parameters}
+    answer = http1.request(running.address, "POST", "/v2/models/direct/infer",
+                           json.dumps(body).encode())
+    assert answer.status == 400
+    assert words in json.loads(answer.body)["error"]
