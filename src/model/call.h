@@ -62,6 +62,7 @@ struct call {
     bool may_leave;                 /* it was answered, and goes when those before it have */
     struct sequence_ask ask;        /* of a model with sequences: which, and where in it */
     struct sequence *sequence;      /* while it waits; and, oldest, until it was answered */
+    struct call *earlier, *later;   /* of that sequence, while it waits */
     uint64_t arrival;               /* among all of them */
     bool filler;                    /* it is nobody's: it fills a row (filler.h) */
     struct worker_msg msg;          /* brings the call back to its worker */
