@@ -105,6 +105,7 @@ void call_init(struct call *call, struct model_version *version) {
     call->backend_cookie = NULL;
     call->extra = NULL;
     call->flow = NULL;
+    call->n_answers = call->answered_ns = 0;
     call->lost = false;
     atomic_init(&call->cancelled, false);
     atomic_init(&call->state, CALL_NEW);

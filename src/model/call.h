@@ -82,9 +82,11 @@ struct call {
     bool release_unrefs; /* the reference on `version` goes with the response */
     void (*backend_release)(void *cookie);
     void *backend_cookie;
-    bool lost;           /* an answer before the last was, for want of memory */
-    struct flow *flow;   /* of the answers that are on their way (part.h); NULL: one answer */
-    struct arena *extra; /* what an answer needs beyond the prepared room */
+    uint64_t n_answers;   /* of a decoupled model, given so far */
+    uint64_t answered_ns; /* when it had given the last of them */
+    bool lost;            /* an answer before the last was, for want of memory */
+    struct flow *flow;    /* of the answers that are on their way (part.h); NULL: one answer */
+    struct arena *extra;  /* what an answer needs beyond the prepared room */
 };
 
 /* Sends the request to the model: it runs on this worker, at the end of its turn, when the model is

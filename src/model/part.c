@@ -187,11 +187,11 @@ static size_t bytes_of(const sluice_response *response) {
     return n_bytes;
 }
 
-void part_send(struct call *call, const sluice_response *response) {
+enum statistics_outcome part_send(struct call *call, const sluice_response *response) {
     size_t n_bytes = bytes_of(response);
     if (!call->flow || !flow_take(call->flow, n_bytes)) {
         respond_give_back(response);
-        return;
+        return RESPONSE_CANCEL;
     }
     struct part *part = part_new(call, n_bytes);
     if (!part) { /* an answer that is left out would be a lie: the call fails */
@@ -200,8 +200,10 @@ void part_send(struct call *call, const sluice_response *response) {
         call->lost = true;
         atomic_store_explicit(&call->cancelled, true, memory_order_relaxed);
         respond_give_back(response);
-        return;
+        return RESPONSE_FAIL;
     }
     fill(part, response);
+    bool ok = part->response.error.status == ST_OK;
     worker_post(call->worker, &part->msg);
+    return ok ? RESPONSE_SUCCESS : RESPONSE_FAIL;
 }

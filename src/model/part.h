@@ -4,6 +4,7 @@
 #define SLUICE_MODEL_PART_H
 
 #include "model/call.h"
+#include "model/statistics_response.h"
 #include "sluice/backend.h"
 
 /* What is under way of one call. It outlives the call, as its last bytes may. */
@@ -22,7 +23,8 @@ void flow_stop(struct flow *flow);
 
 /* An answer that is not the last goes to call->part, on the worker, as soon as there is room: until
  * then this blocks. Owns: the outputs' bytes, also when nobody waits any more. Thread: the
- * backend's. */
-void part_send(struct call *call, const sluice_response *response);
+ * backend's.
+ * Returns: what became of it. */
+enum statistics_outcome part_send(struct call *call, const sluice_response *response);
 
 #endif

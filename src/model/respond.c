@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/metric.h"
+#include "loop/clock.h"
 #include "model/backend.h"
 #include "model/call_state.h"
 #include "model/filler.h"
@@ -90,18 +91,33 @@ static void further_answer(struct call *call, const sluice_response *response) {
 }
 
 /* One of any number of answers. The last may say only that it is the last. */
-static void decoupled_answer(struct call *call, const sluice_response *response) {
+static enum statistics_outcome take_decoupled(struct call *call, const sluice_response *response) {
     bool says_only_end = response->status == SLUICE_OK && response->n_outputs == 0;
     if (!response->final) {
-        part_send(call, response);
-    } else if (call->lost) {
+        return part_send(call, response);
+    }
+    if (call->lost) {
         error_set(&call->response.error, ST_NO_MEMORY, "out of memory for an answer of the model");
         respond_give_back(response);
-    } else if (says_only_end) {
-        respond_give_back(response);
-    } else {
-        first_answer(call, response);
+        return RESPONSE_FAIL;
     }
+    if (says_only_end) {
+        respond_give_back(response);
+        return RESPONSE_EMPTY;
+    }
+    first_answer(call, response);
+    return call->response.error.status == ST_OK ? RESPONSE_SUCCESS : RESPONSE_FAIL;
+}
+
+static void decoupled_answer(struct call *call, const sluice_response *response) {
+    uint64_t began_ns = clock_now_ns();
+    uint64_t since_ns = call->answered_ns > 0 ? call->answered_ns : call->started_ns;
+    bool cancelled = response->status == SLUICE_CANCELLED;
+    enum statistics_outcome outcome = take_decoupled(call, response);
+    call->answered_ns = clock_now_ns();
+    statistics_response_add(&call->version->statistics.responses, call->n_answers++,
+                            cancelled ? RESPONSE_CANCEL : outcome, began_ns - since_ns,
+                            call->answered_ns - began_ns);
 }
 
 static void throw_away(struct call *filler, const sluice_response *response) {

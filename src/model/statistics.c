@@ -127,6 +127,11 @@ size_t model_version_batches(struct model_version *version, struct arena *arena,
     return n;
 }
 
+size_t model_version_responses(struct model_version *version, struct arena *arena,
+                               struct statistics_response **out) {
+    return statistics_responses_read(&version->statistics.responses, arena, out);
+}
+
 void model_version_instance(struct model_version *version, size_t i,
                             struct statistics_instance *out) {
     const struct statistics_executions *running = &version->statistics.running[i];

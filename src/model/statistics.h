@@ -51,6 +51,15 @@ struct statistics_batch {
     struct statistics_compute compute;
 };
 
+/* The answers of a decoupled model that stand in one place. */
+struct statistics_response {
+    struct statistics_time infer;  /* since the answer before it, or the beginning */
+    struct statistics_time output; /* until it was taken over, waiting for a slow reader included */
+    struct statistics_time success, fail; /* both together */
+    struct statistics_time empty;         /* of those that only said that nothing more follows */
+    struct statistics_time cancel;        /* of those that nobody waited for any more */
+};
+
 /* One instance, now. */
 struct statistics_instance {
     uint64_t since_ns;       /* of the execution it is in, on the monotonic clock; 0: it rests */
@@ -86,6 +95,10 @@ void model_version_statistics(struct model_version *version, struct model_statis
  * none. Returns: how many; `*out` is in `arena`, NULL when out of memory. Thread: any. */
 size_t model_version_batches(struct model_version *version, struct arena *arena,
                              struct statistics_batch **out);
+/* Answers by their place, of a decoupled model: the first 4096. Returns: how many places; `*out` is
+ * in `arena`, NULL when out of memory. Thread: any. */
+size_t model_version_responses(struct model_version *version, struct arena *arena,
+                               struct statistics_response **out);
 /* The instance `i` of n_instances. Thread: any. */
 void model_version_instance(struct model_version *version, size_t i,
                             struct statistics_instance *out);

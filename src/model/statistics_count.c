@@ -31,6 +31,7 @@ enum status statistics_open(struct statistics *statistics, struct arena *arena, 
 
 void statistics_close(struct statistics *statistics) {
     by_worker_free_all(&statistics->shards);
+    statistics_responses_free(&statistics->responses);
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */

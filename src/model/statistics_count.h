@@ -8,6 +8,7 @@
 #include "model/by_worker.h"
 #include "model/call.h"
 #include "model/statistics.h"
+#include "model/statistics_response.h"
 
 enum { STATISTICS_LINE_BYTES = 64 };
 
@@ -41,6 +42,7 @@ struct statistics {
     struct statistics_executions *running; /* one for each instance */
     size_t n_instances;
     size_t n_sizes; /* of batches, that are told apart */
+    struct statistics_responses responses;
     struct by_workers shards;
     struct statistics_shard
         spare; /* for a worker that has no memory for its own: others write there

@@ -1,5 +1,7 @@
 /* The statistics extension over gRPC: ModelStatistics. Field numbers are those of
  * proto/grpc_service.proto; what is 0 is left out, as proto3 has it. */
+#include <stdio.h>
+
 #include "model/statistics.h"
 #include "serve/grpc_method.h"
 #include "wire/pb.h"
@@ -16,6 +18,7 @@ enum {
     EXECUTION_COUNT = 5,
     INFERENCE_STATS = 6,
     BATCH_STATS = 7,
+    RESPONSE_STATS = 9,
 };
 
 /* InferStatistics */
@@ -32,6 +35,19 @@ enum {
 
 /* InferBatchStatistics */
 enum { BATCH_SIZE = 1, BATCH_INPUT = 2, BATCH_INFER = 3, BATCH_OUTPUT = 4 };
+
+/* InferResponseStatistics */
+enum {
+    RESPONSE_INFER = 1,
+    RESPONSE_OUTPUT = 2,
+    RESPONSE_SUCCEEDED = 3,
+    RESPONSE_FAILED = 4,
+    RESPONSE_WAS_EMPTY = 5,
+    RESPONSE_CANCELLED = 6,
+};
+
+/* Of a map's entry. */
+enum { MAP_KEY = 1, MAP_VALUE = 2 };
 
 /* StatisticDuration */
 enum { COUNT = 1, NS = 2 };
@@ -77,6 +93,30 @@ static void add_batches(struct buf *out, struct model_version *version) {
     }
 }
 
+static void add_response(struct buf *out, const struct statistics_response *response) {
+    size_t at = pb_begin(out, MAP_VALUE);
+    add_time(out, RESPONSE_INFER, response->infer.count, response->infer.ns);
+    add_time(out, RESPONSE_OUTPUT, response->output.count, response->output.ns);
+    add_time(out, RESPONSE_SUCCEEDED, response->success.count, response->success.ns);
+    add_time(out, RESPONSE_FAILED, response->fail.count, response->fail.ns);
+    add_time(out, RESPONSE_WAS_EMPTY, response->empty.count, response->empty.ns);
+    add_time(out, RESPONSE_CANCELLED, response->cancel.count, response->cancel.ns);
+    pb_end(out, at);
+}
+
+static void add_responses(struct buf *out, struct model_version *version) {
+    struct statistics_response *responses;
+    size_t n = model_version_responses(version, out->arena, &responses);
+    for (size_t i = 0; i < n; i++) {
+        char place[24];
+        size_t at = pb_begin(out, RESPONSE_STATS);
+        snprintf(place, sizeof(place), "%zu", i);
+        pb_add_string(out, MAP_KEY, str_of(place));
+        add_response(out, &responses[i]);
+        pb_end(out, at);
+    }
+}
+
 static void add_version(void *cookie, struct model_version *version) {
     struct buf *out = cookie;
     const struct model_spec *spec = model_version_spec(version);
@@ -90,6 +130,7 @@ static void add_version(void *cookie, struct model_version *version) {
     add_number(out, EXECUTION_COUNT, statistics.n_executions);
     add_requests(out, &statistics);
     add_batches(out, version);
+    add_responses(out, version);
     pb_end(out, at);
 }
 

@@ -49,6 +49,33 @@ static void add_batches(struct buf *out, struct model_version *version) {
     }
 }
 
+static void add_response(struct buf *out, const struct statistics_response *response) {
+    add_time(out, "compute_infer", response->infer.count, response->infer.ns);
+    buf_add_char(out, ',');
+    add_time(out, "compute_output", response->output.count, response->output.ns);
+    buf_add_char(out, ',');
+    add_time(out, "success", response->success.count, response->success.ns);
+    buf_add_char(out, ',');
+    add_time(out, "fail", response->fail.count, response->fail.ns);
+    buf_add_char(out, ',');
+    add_time(out, "empty_response", response->empty.count, response->empty.ns);
+    buf_add_char(out, ',');
+    add_time(out, "cancel", response->cancel.count, response->cancel.ns);
+}
+
+/* Of decoupled models: answers by their place among those to a request. */
+static void add_responses(struct buf *out, struct model_version *version) {
+    struct statistics_response *responses;
+    size_t n = model_version_responses(version, out->arena, &responses);
+    for (size_t i = 0; i < n; i++) {
+        buf_add_str(out, i > 0 ? STR(",\"") : STR("\""));
+        buf_add_u64(out, i);
+        buf_add_str(out, STR("\":{"));
+        add_response(out, &responses[i]);
+        buf_add_char(out, '}');
+    }
+}
+
 static void add_version(void *cookie, struct model_version *version) {
     struct buf *out = cookie;
     const struct model_spec *spec = model_version_spec(version);
@@ -69,10 +96,11 @@ static void add_version(void *cookie, struct model_version *version) {
     buf_add_u64(out, statistics.n_executions);
     buf_add_str(out, STR(",\"inference_stats\":{"));
     add_requests(out, &statistics);
-    /* Answers are not counted by their place in a stream, and what memory a model takes its
-     * backend doesn't say. */
-    buf_add_str(out, STR("},\"response_stats\":{},\"batch_stats\":["));
+    buf_add_str(out, STR("},\"response_stats\":{"));
+    add_responses(out, version);
+    buf_add_str(out, STR("},\"batch_stats\":["));
     add_batches(out, version);
+    /* What memory a model takes its backend doesn't say. */
     buf_add_str(out, STR("],\"memory_usage\":[]}"));
 }
 

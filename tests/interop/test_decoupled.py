@@ -11,6 +11,7 @@ import numpy
 import pytest
 import tritonclient.grpc as triton
 import tritonclient.grpc.aio as triton_aio
+import tritonclient.http as triton_http
 from tritonclient.utils import InferenceServerException
 
 from lib import http1, metrics
@@ -288,3 +289,60 @@ def test_the_configuration_says_it(running):
     for model, decoupled in (("many", True), ("one", False)):
         answer = http1.request(running.address, "GET", f"/v2/models/{model}/config")
         assert json.loads(answer.body)["model_transaction_policy"] == {"decoupled": decoupled}
+
+
+# ---- statistics ----------------------------------------------------------------------------------
+
+def response_stats(running, model):
+    """By place: counts of what became of the answers there; both protocols say the same."""
+    with triton_http.InferenceServerClient(running.address) as client:
+        stats, = client.get_inference_statistics(model)["model_stats"]
+    with triton.InferenceServerClient(running.grpc_address) as client:
+        other, = client.get_inference_statistics(model).model_stats
+    told = {}
+    for place, parts in stats["response_stats"].items():
+        assert list(parts) == ["compute_infer", "compute_output", "success", "fail",
+                               "empty_response", "cancel"]
+        for key, part in parts.items():
+            same = getattr(other.response_stats[place], key)
+            assert (same.count, same.ns) == (part["count"], part["ns"])
+            assert part["count"] > 0 or part["ns"] == 0
+        told[place] = {key: part["count"] for key, part in parts.items() if part["count"]}
+    assert list(told) == sorted(told, key=int) and len(other.response_stats) == len(told)
+    return told
+
+
+def answered(n, outcome="success"):
+    return {"compute_infer": n, "compute_output": n, outcome: n}
+
+
+def test_answers_are_counted_by_their_place(start_server, models):
+    server = start_server("--model-repository", models, grpc=("127.0.0.1:0",))
+    for n in (1, 3, 3):
+        answers_of(server, "many", responses=n)
+    assert response_stats(server, "many") == {
+        "0": answered(3), "1": answered(2), "2": answered(2)}
+    with Stream(server) as stream:
+        stream.ask("many_apart", parameters={"responses": 1}, enable_empty_final_response=True)
+        assert [is_final(stream.answer()) for _ in range(2)] == [False, True]
+    assert response_stats(server, "many_apart") == {
+        "0": answered(1), "1": {"compute_infer": 1, "empty_response": 1}}
+    with Stream(server) as stream:
+        stream.ask("many", parameters={"responses": 2, "fail_at": 2})
+        stream.answer()
+        stream.failure()
+    assert response_stats(server, "many")["1"] == {**answered(3), "success": 2, "fail": 1}
+    assert response_stats(server, "one") == {}
+
+
+def test_answers_of_nobody_are_counted(start_server, models):
+    server = start_server("--model-repository", models, grpc=("127.0.0.1:0",))
+    stream = Stream(server)
+    stream.ask("many_slow", parameters={"responses": 1000000})
+    stream.answer()
+    stream.client.stop_stream(cancel_requests=True)
+    stream.client.close()
+    metrics.wait_at_rest(server.address, server.arenas)
+    told = response_stats(server, "many_slow")
+    assert told["0"] == answered(1)
+    assert sum(one.get("cancel", 0) for one in told.values()) >= 1
