@@ -27,6 +27,7 @@ SETTINGS = {
                      'pool.appProtocol="kubernetes.io/h2c"', 'pool.failureMode="FailClose"',
                      'pick.config={"metrics": {"preset": "vllm"}}'],
     "servers-alone": ["pick.enabled=false", "pool.create=false", 'gateway.kind="none"'],
+    "leader-election": ["pick.leaderElection=true"],
     "own-certificate": ['pick.tls={"mode": "secret", "secretName": "picker-tls"}'],
     "everything-set": [
         'image={"repository": "models/sluice", "tag": "1", "pullPolicy": "Always"}',
@@ -216,6 +217,14 @@ def test_the_chart_is_what_the_folder_is(folder):
         assert one == chart[name], name
 
 
+def test_one_leader_is_the_same_in_both(tmp_path):
+    folder = manifests.named(manifests.composed(tmp_path, "gateway", "leader-election"))
+    chart = manifests.named([without_helm(one) for one in manifests.charted(*SETTINGS["leader-election"])])
+    assert sorted(folder) == sorted(chart)
+    for name in (("Deployment", "sluice-pick"), ("Role", "sluice-pick-leader"), ("RoleBinding", "sluice-pick-leader")):
+        assert folder[name] == chart[name], name
+
+
 def test_the_chart_has_no_faults():
     manifests.helm("lint")
 
@@ -238,17 +247,11 @@ def test_what_makes_no_sense_is_refused(setting, said):
 # ---- the programs ------------------------------------------------------------------------------------
 
 
-def arguments(what, deployment, container):
-    template = manifests.pods(manifests.kustomized(what))[deployment]
-    one = next(one for one in template["spec"]["containers"] if one["name"] == container)
-    return one["command"] + one["args"]
-
-
 def test_the_server_takes_its_arguments(repositories):
-    command = arguments("models", "sluice-serve", "serve")
-    assert command[:2] == ["sluice", "serve"]
-    args = [arg.replace("/models", repositories("default")) for arg in command[1:]]
-    manifests.run(binary(), *args, "--check")
+    one = manifests.container(manifests.kustomized("models"), "sluice-serve", "serve")
+    assert one["command"] == ["sluice", "serve"]
+    args = [arg.replace("/models", repositories("default")) for arg in one["args"]]
+    manifests.run(binary(), "serve", *args, "--check")
 
 
 def test_envoy_takes_its_configuration(tmp_path):

@@ -1,5 +1,6 @@
 """What deploy/kubernetes comes to: its folders as kustomize builds them, its chart as helm does, with the real
 programs (tools/bootstrap kube). Nothing is taken from elsewhere, and nothing is asked of a cluster."""
+import json
 import os
 import subprocess
 
@@ -35,6 +36,14 @@ def kustomized(name):
     return documents(run(os.path.join(PROGRAMS, "kustomize"), "build", os.path.join(FOLDER, name)))
 
 
+def composed(folder, resource, *components):
+    """A folder with components, as the kustomization of one's own has them; that is written into `folder`."""
+    paths = [os.path.relpath(os.path.join(FOLDER, name), folder) for name in (resource, *components)]
+    with open(os.path.join(folder, "kustomization.yaml"), "w", encoding="utf-8") as file:
+        json.dump({"resources": paths[:1], "components": paths[1:]}, file)
+    return documents(run(os.path.join(PROGRAMS, "kustomize"), "build", str(folder)))
+
+
 def helm(command, *settings, release="sluice"):
     flags = [one for setting in settings for one in ("--set-json", setting)]
     return run(os.path.join(PROGRAMS, "helm"), command, *([release] if command == "template" else []), CHART,
@@ -56,3 +65,8 @@ def named(objects):
 def pods(objects):
     """What the pods of the Deployments are made from, by the name of the Deployment."""
     return {one["metadata"]["name"]: one["spec"]["template"] for one in objects if one["kind"] == "Deployment"}
+
+
+def container(objects, deployment, name):
+    template = pods(objects)[deployment]
+    return next(one for one in template["spec"]["containers"] if one["name"] == name)
