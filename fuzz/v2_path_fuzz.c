@@ -49,6 +49,7 @@ static void check_model(struct arena *arena, const struct v2_path *path) {
         [V2_MODEL_CONFIG] = "/config",
         [V2_REPOSITORY_LOAD] = "/load",
         [V2_REPOSITORY_UNLOAD] = "/unload",
+        [V2_TRACE] = "/trace/setting",
     };
     struct buf text;
     check(path->resource < V2_OTHER && verbs[path->resource]);
@@ -64,7 +65,7 @@ static void check_model(struct arena *arena, const struct v2_path *path) {
     buf_add_str(&text, STR("/models/"));
     add_escaped(&text, path->model);
     if (path->version.ptr) {
-        check(!changes);
+        check(!changes && path->resource != V2_TRACE);
         check_name(path->version);
         buf_add_str(&text, STR("/versions/"));
         add_escaped(&text, path->version);
@@ -98,6 +99,7 @@ static void check_fixed(struct str text, const struct v2_path *path) {
         [V2_STATISTICS] = "/v2/models/stats",
         [V2_LOAD] = "/v2/load",
         [V2_LOGGING] = "/v2/logging",
+        [V2_TRACE] = "/v2/trace/setting",
     };
     check(path->resource < V2_OTHER && texts[path->resource] && !path->version.ptr);
     check(str_is(text, texts[path->resource]) ||

@@ -38,8 +38,9 @@ static struct grpc_limits limits_of(const struct serve_settings *settings) {
 
 enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings *settings,
                             struct repository *repository, struct shared *shared,
-                            const struct grpc_server_options *options, const struct tls_server *tls,
-                            struct serve_place *bound, struct error *err) {
+                            struct tracer *tracer, const struct grpc_server_options *options,
+                            const struct tls_server *tls, struct serve_place *bound,
+                            struct error *err) {
     size_t n = serve_grpc_addresses(settings);
     if (n == 0) {
         return ST_OK;
@@ -50,6 +51,7 @@ enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings
     struct grpc_api_options api = {
         .repository = repository,
         .shared = shared,
+        .tracer = tracer,
         .limits = {.max_json_bytes = settings->max_json_size,
                    .max_json_depth = settings->max_json_depth,
                    .max_elements = settings->max_tensor_elements},

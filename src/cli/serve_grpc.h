@@ -21,9 +21,9 @@ size_t serve_grpc_addresses(const struct serve_settings *settings);
  * methods. Returns: why it can't be; what was made until then is for serve_grpc_free. */
 enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings *settings,
                             struct repository *repository, struct shared *shared,
-                            const struct grpc_server_options *options, const struct tls_server *tls,
-                            struct serve_place *bound, struct error *err)
-    __attribute__((warn_unused_result));
+                            struct tracer *tracer, const struct grpc_server_options *options,
+                            const struct tls_server *tls, struct serve_place *bound,
+                            struct error *err) __attribute__((warn_unused_result));
 /* Clients are told to go elsewhere. */
 void serve_grpc_drain(struct serve_grpc *self);
 /* What is served may have changed: tells those who watch. Thread: any. */

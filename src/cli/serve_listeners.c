@@ -51,6 +51,7 @@ static enum status start_http(struct serve_listeners *self, struct repository *r
         .forward = self->http_forward,
         .metrics = &self->admin.metrics,
         .shared = self->shared,
+        .tracer = &self->tracer,
     };
     struct http_server_options options = {.limits = limits_of(settings),
                                           .budget = &self->budget,
@@ -121,7 +122,7 @@ static enum status open_grpc(struct serve_listeners *self, struct repository *re
         return no_memory(err);
     }
     enum status st = serve_grpc_open(&self->grpc, self->settings, repository, self->shared,
-                                     &options, self->guard.grpc_tls, places, err);
+                                     &self->tracer, &options, self->guard.grpc_tls, places, err);
     for (size_t i = 0; st == ST_OK && i < n; i++) {
         struct serve_address *out = &self->addresses[self->settings->http.n + i];
         out->address = places[i].address;
@@ -211,7 +212,10 @@ enum status serve_listeners_open(struct serve_listeners *self,
     if (!self->shared) {
         return no_memory(err);
     }
-    enum status st = serve_guard_open(&self->guard, settings, err);
+    enum status st = tracer_open(&self->tracer, &settings->trace, err);
+    if (st == ST_OK) {
+        st = serve_guard_open(&self->guard, settings, err);
+    }
     if (st == ST_OK) {
         serve_guard_watch(&self->guard, settings, threads->main);
         st = open_http(self, repository, threads, err);
@@ -322,5 +326,6 @@ void serve_listeners_free(struct serve_listeners *self) {
     serve_admin_free(&self->admin);
     serve_guard_free(&self->guard);
     shared_free(self->shared);
+    tracer_close(&self->tracer);
     arena_free(self->arena);
 }

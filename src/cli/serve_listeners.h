@@ -25,6 +25,7 @@ struct serve_listeners {
     struct serve_guard guard;
     struct serve_admin admin;
     struct shared *shared; /* memory of clients */
+    struct tracer tracer;
     struct http_api http_api;
     struct header_forward *http_forward; /* NULL: no pattern */
     struct http_server *http;

@@ -18,6 +18,7 @@
 #include "net/address.h"
 #include "serve/header_forward.h"
 #include "serve/mip_target.h"
+#include "serve/trace_config.h"
 
 /* From the folder of the installed program to its backends and parts; the build sets them from the
  * prefix. */
@@ -67,6 +68,11 @@ static const struct option_hint hints[] = {
     {"model-control-mode", "models are loaded at the start, and not later"},
     {"strict-model-config", "what config.pbtxt leaves out is read from the model"},
     {"disable-auto-complete-config", "what config.pbtxt leaves out is read from the model"},
+    {"trace-file", "write --trace-config triton,file=FILE"},
+    {"trace-level", "write --trace-config level=TIMESTAMPS"},
+    {"trace-rate", "write --trace-config rate=N"},
+    {"trace-count", "write --trace-config count=N"},
+    {"trace-log-frequency", "write --trace-config triton,log-frequency=N"},
     {"served-model-name", "write NAME=PATH as an argument"},
     {"host", "write --http HOST:PORT"},
     {"port", "write --http HOST:PORT"},
@@ -213,6 +219,10 @@ static enum status resolve(struct serve_settings *out, struct arena *arena, stru
     }
     if (st == ST_OK) {
         st = cache_config_read(&out->cache_config, &out->cache_size, err);
+    }
+    if (st == ST_OK && trace_config_read(out->trace_config.items, out->trace_config.n, &out->trace,
+                                         err) != ST_OK) {
+        st = error_prefix(err, "--trace-config");
     }
     if (st != ST_OK) {
         return st;

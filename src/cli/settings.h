@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "cli/options.h"
+#include "serve/tracer.h"
 
 /* One member per row of settings.def, named by its first column, sizes in bytes and times in
  * nanoseconds. `log_level` is an enum log_level, `log_format` an enum log_format. After
@@ -18,7 +19,8 @@ struct serve_settings {
 #define OPTION(field, name, alias, type, ...) OPTION_STORE_##type field;
 #include "cli/settings.def"
 #undef OPTION
-    const char *picture_part; /* the file in parts_dir */
+    const char *picture_part;    /* the file in parts_dir */
+    struct tracer_options trace; /* what trace_config says */
 };
 
 /* Reads the arguments of `sluice serve` (argv[0] is "serve") and the file that --config names.

@@ -12,6 +12,7 @@ static const char *const EXTENSIONS[] = {"classification",
                                          "parameters",
                                          "statistics",
                                          "logging",
+                                         "trace",
                                          "system_shared_memory",
                                          "sequence",
                                          NULL};

@@ -52,7 +52,7 @@ typedef const struct grpc_row *rows_of(size_t *n);
 
 static rows_of *const SERVICES[] = {grpc_infer_rows,      grpc_metadata_rows, grpc_health_rows,
                                     grpc_reflection_rows, grpc_stats_rows,    grpc_repository_rows,
-                                    grpc_logging_rows,    grpc_memory_rows};
+                                    grpc_logging_rows,    grpc_memory_rows,   grpc_trace_rows};
 
 enum { N_SERVICES = sizeof SERVICES / sizeof SERVICES[0] };
 

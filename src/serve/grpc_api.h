@@ -14,11 +14,13 @@
 #include "wire/v2_request.h"
 
 struct header_forward;
+struct tracer;
 
 struct grpc_api_options {
     struct repository *repository;
     struct v2_limits limits;
     struct shared *shared;                /* serve/shared.h */
+    struct tracer *tracer;                /* serve/tracer.h */
     const char *server_name;              /* metadata: name */
     const char *server_version;           /* metadata: version */
     const struct header_forward *forward; /* metadata for models; NULL: none */

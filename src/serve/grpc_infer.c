@@ -27,12 +27,14 @@ struct grpc_infer *grpc_infer_new(struct grpc_call *rpc, struct grpc_message *me
 static void on_done(struct call *call) {
     struct grpc_infer *infer = infer_of(call);
     infer->submitted = false;
+    trace_answered(infer->trace, call);
     shared_end(&infer->memory, &infer->request.infer, &call->response);
     infer->done(infer);
 }
 
 static void on_part(struct call *call, struct infer_response *response) {
     struct grpc_infer *infer = infer_of(call);
+    trace_part(infer->trace, response);
     infer->part(infer, response);
 }
 
@@ -81,6 +83,9 @@ static enum status prepare(struct grpc_infer *infer, struct model_version **vers
     }
     infer->spec = model_version_spec(*version);
     infer->labels = opened_of(*version)->labels;
+    infer->trace = trace_begin(options->tracer, infer->spec);
+    trace_mark(infer->trace, TRACE_GRPC_WAITREAD_START);
+    trace_mark(infer->trace, TRACE_GRPC_WAITREAD_END);
     st = check_answers(infer, err);
     if (st == ST_OK) {
         st = shared_begin(options->shared, &request->infer, &infer->memory, err);
@@ -117,6 +122,7 @@ void grpc_infer_start(struct grpc_infer *infer) {
     infer->call.done = on_done;
     infer->call.part = infer->part ? on_part : NULL;
     infer->submitted = infer->queued = true;
+    trace_asked(infer->trace, &infer->request.infer);
     call_submit(&infer->call, version);
 }
 
@@ -124,6 +130,11 @@ void grpc_infer_cancel(struct grpc_infer *infer) {
     if (infer->submitted) {
         call_cancel(&infer->call);
     }
+}
+
+void grpc_infer_end(struct grpc_infer *infer) {
+    trace_mark(infer->trace, TRACE_GRPC_SEND_END);
+    trace_end(&infer->trace);
 }
 
 enum status grpc_infer_encode(struct grpc_infer *infer, bool stream, struct v2_grpc_response *out,
@@ -140,6 +151,7 @@ enum status grpc_infer_encode(struct grpc_infer *infer, bool stream, struct v2_g
                                      response, stream, stream ? 1 : -1, out, err);
     }
     metric_add(st == ST_OK ? METRIC_INFERENCES_TOTAL : METRIC_INFERENCE_FAILURES_TOTAL, 1);
+    trace_mark(infer->trace, TRACE_GRPC_SEND_START);
     return st;
 }
 
@@ -181,6 +193,7 @@ static void step_infer(struct grpc_call *call, enum grpc_event event) {
     } else if (event == GRPC_CANCELLED && infer) {
         grpc_infer_cancel(infer); /* its answer still comes, and finishes the call */
     } else if (event == GRPC_END && infer) {
+        grpc_infer_end(infer);
         grpc_message_free(infer->message);
     }
 }

@@ -7,6 +7,7 @@
 #include "net/grpc_server.h"
 #include "serve/grpc_method.h"
 #include "serve/shared.h"
+#include "serve/trace.h"
 #include "wire/v2_grpc.h"
 
 /* Lives in the message's arena. */
@@ -20,6 +21,7 @@ struct grpc_infer {
     const struct labels *labels; /* of its outputs */
     bool submitted;              /* the call is with the model */
     bool queued;                 /* it was, at least once: errors since are the model's */
+    struct trace *trace;
     /* Given the answer (or error) of the model, the last of a decoupled one; on the worker. */
     void (*done)(struct grpc_infer *infer);
     /* Given each answer of a decoupled model before that, to be released. NULL: such models are
@@ -33,6 +35,8 @@ struct grpc_infer *grpc_infer_new(struct grpc_call *rpc, struct grpc_message *me
 /* Decodes, checks, and submits it. `done` is called exactly once, perhaps before this returns;
  * infer->call.response has what came of it. */
 void grpc_infer_start(struct grpc_infer *infer);
+/* Its answer has left, or nobody wants it; before its memory goes. */
+void grpc_infer_end(struct grpc_infer *infer);
 /* Nobody waits any more. */
 void grpc_infer_cancel(struct grpc_infer *infer);
 /* The last answer as pieces of a message. Returns: the model's error, or why its answer can't be

@@ -29,6 +29,7 @@ struct stream {
 static void free_if_over(struct item *item) {
     if (item->over && item->n_parts == 0) {
         infer_response_release(&item->infer.call.response);
+        grpc_infer_end(&item->infer);
         grpc_message_free(item->infer.message); /* with the item itself */
     }
 }

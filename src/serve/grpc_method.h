@@ -55,5 +55,6 @@ const struct grpc_row *grpc_stats_rows(size_t *n);
 const struct grpc_row *grpc_repository_rows(size_t *n);
 const struct grpc_row *grpc_memory_rows(size_t *n);
 const struct grpc_row *grpc_logging_rows(size_t *n);
+const struct grpc_row *grpc_trace_rows(size_t *n);
 
 #endif

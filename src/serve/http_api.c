@@ -12,6 +12,7 @@
 #include "serve/http_repository.h"
 #include "serve/http_stats.h"
 #include "serve/http_text.h"
+#include "serve/http_trace.h"
 #include "serve/load_report.h"
 #include "wire/v2_path.h"
 #include "wire/v2_text.h"
@@ -132,6 +133,7 @@ static const struct route {
     [V2_MEMORY_REGISTER] = {KEYS_CONTROL, HTTP_POST, http_memory_begin},
     [V2_MEMORY_UNREGISTER] = {KEYS_CONTROL, HTTP_POST, http_memory_begin},
     [V2_LOGGING] = {KEYS_CONTROL, HTTP_READ_OR_POST, http_logging_begin},
+    [V2_TRACE] = {KEYS_CONTROL, HTTP_READ_OR_POST, http_trace_begin},
 };
 
 static bool has_key(const struct http_api *api, struct http_exchange *exchange,

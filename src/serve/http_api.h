@@ -14,6 +14,7 @@
 #include "serve/admin_metrics.h"
 #include "serve/header_forward.h"
 #include "serve/keys.h"
+#include "serve/tracer.h"
 #include "wire/v2_request.h"
 
 struct http_api {
@@ -26,7 +27,8 @@ struct http_api {
     const struct header_forward *forward; /* headers for models; NULL: none */
     struct admin_metrics *metrics;
     struct shared *shared; /* serve/shared.h */
-    atomic_bool draining;  /* ready says 503 from now on */
+    struct tracer *tracer;
+    atomic_bool draining; /* ready says 503 from now on */
 };
 
 /* The table of callbacks for http_server_new; `api` must outlive the server. */

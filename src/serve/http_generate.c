@@ -9,6 +9,7 @@
 #include "serve/http_job.h"
 #include "serve/http_text.h"
 #include "serve/load_report.h"
+#include "serve/trace.h"
 #include "wire/v2_generate.h"
 #include "wire/v2_text.h"
 
@@ -30,6 +31,7 @@ struct http_generate {
     size_t n_answers;
     struct buf answer;    /* of generate: the only one */
     struct error failure; /* of the first answer, or of generate another after it */
+    struct trace *trace;
 };
 
 static struct http_generate *generate_of(struct call *call) {
@@ -197,6 +199,7 @@ static void on_part(struct call *call, struct infer_response *response) {
         infer_response_release(response);
         return;
     }
+    trace_part(generate->trace, response);
     generate->n_answers++;
     if (generate->streams) {
         take_event(generate, response, true);
@@ -243,6 +246,7 @@ static void on_done(struct call *call) {
     struct http_generate *generate = generate_of(call);
     bool gone = generate->exchange->gone;
     generate->submitted = false;
+    trace_answered(generate->trace, call);
     if (!gone && is_answer(generate)) {
         generate->n_answers++;
         if (generate->streams) {
@@ -252,6 +256,7 @@ static void on_done(struct call *call) {
         }
     }
     infer_response_release(&call->response);
+    trace_mark(generate->trace, TRACE_HTTP_SEND_START);
     if (generate->exchange->gone) {
         end_gone(generate);
     } else if (generate->streams) {
@@ -267,6 +272,7 @@ static void on_body(struct http_api *api, struct http_exchange *exchange) {
     struct http_generate *generate = exchange->user;
     struct infer_request *request = &generate->request;
     struct error err;
+    trace_mark(generate->trace, TRACE_HTTP_RECV_END);
     if (v2_generate_decode(exchange->arena, exchange->body, generate->spec, &api->limits,
                            api->max_body_bytes, request, &err) != ST_OK ||
         infer_check(request, generate->spec, &err) != ST_OK ||
@@ -279,6 +285,7 @@ static void on_body(struct http_api *api, struct http_exchange *exchange) {
     generate->call.done = on_done;
     generate->call.part = on_part;
     generate->submitted = true;
+    trace_asked(generate->trace, request);
     struct model_version *version = generate->version;
     generate->version = NULL;
     call_submit(&generate->call, version);
@@ -296,6 +303,8 @@ static void on_end(struct http_exchange *exchange) {
     if (generate->version) {
         model_version_unref(generate->version);
     }
+    trace_mark(generate->trace, TRACE_HTTP_SEND_END);
+    trace_end(&generate->trace);
 }
 
 /* Clause: generate takes no content codings. */
@@ -332,6 +341,8 @@ void http_generate_begin(struct http_api *api, struct http_exchange *exchange,
     }
     generate->served = generate->version;
     generate->spec = model_version_spec(generate->version);
+    generate->trace = trace_begin(api->tracer, generate->spec);
+    trace_mark(generate->trace, TRACE_HTTP_RECV_START);
     if (!exchange->head.has_body) { /* an empty body is complete already */
         on_body(api, exchange);
     }

@@ -13,6 +13,7 @@
 #include "serve/load_report.h"
 #include "serve/opened.h"
 #include "serve/shared.h"
+#include "serve/trace.h"
 #include "wire/v2_response.h"
 
 /* What is kept for an inference; lives in the exchange's arena. */
@@ -29,6 +30,7 @@ struct http_infer {
     enum v2_header_kind header;
     uint64_t json_bytes;
     bool submitted; /* the call is with the model */
+    struct trace *trace;
 };
 
 enum {
@@ -153,6 +155,7 @@ static void send_answer(struct http_infer *infer, const struct v2_response *enco
     reply.n_fields = load_report_add(fields, reply.n_fields, &exchange->head, infer->repository,
                                      infer->served, exchange->arena);
     metric_add(METRIC_INFERENCES_TOTAL, 1);
+    trace_mark(infer->trace, TRACE_HTTP_SEND_START);
     http_reply(exchange, &reply);
 }
 
@@ -165,6 +168,7 @@ static void on_done(struct call *call) {
     struct v2_response encoded;
     struct error err;
     infer->submitted = false;
+    trace_answered(infer->trace, call);
     shared_end(&infer->memory, infer->call.request, response);
     if (response->error.status != ST_OK) {
         infer_response_release(response);
@@ -209,6 +213,7 @@ static void on_body(struct http_api *api, struct http_exchange *exchange) {
     struct http_infer *infer = exchange->user;
     struct infer_request *request = &infer->request.infer;
     struct error err;
+    trace_mark(infer->trace, TRACE_HTTP_RECV_END);
     if (prepare(infer, api, &err) != ST_OK) {
         shared_end(&infer->memory, request, &(struct infer_response){.error = err});
         fail_within(exchange, &err);
@@ -219,6 +224,7 @@ static void on_body(struct http_api *api, struct http_exchange *exchange) {
     infer->call.done = on_done;
     infer->call.at_once = exchange->in_a_row;
     infer->submitted = true;
+    trace_asked(infer->trace, request);
     struct model_version *version = infer->version;
     infer->version = NULL;
     call_submit(&infer->call, version);
@@ -235,6 +241,10 @@ static void on_end(struct http_exchange *exchange) {
     struct http_infer *infer = exchange->user;
     if (infer && infer->version) {
         model_version_unref(infer->version);
+    }
+    if (infer) {
+        trace_mark(infer->trace, TRACE_HTTP_SEND_END);
+        trace_end(&infer->trace);
     }
 }
 
@@ -273,6 +283,8 @@ void http_infer_begin(struct http_api *api, struct http_exchange *exchange,
         fail_decoupled(exchange, infer->spec);
         return;
     }
+    infer->trace = trace_begin(api->tracer, infer->spec);
+    trace_mark(infer->trace, TRACE_HTTP_RECV_START);
     if (!exchange->head.has_body) { /* an empty body is complete already */
         on_body(api, exchange);
     }

@@ -89,9 +89,9 @@ static enum status not_found(struct str path, struct error *err) {
     char text[TENSOR_NAME_TEXT_BYTES];
     return error_set(err, ST_NOT_FOUND,
                      "no resource %s; there are /v2, /v2/health/live, /v2/health/ready, /v2/load, "
-                     "/v2/logging, /v2/models/stats, "
+                     "/v2/logging, /v2/trace/setting, /v2/models/stats, "
                      "/v2/models/MODEL[/versions/VERSION][/ready|/config|/infer|/generate|/"
-                     "generate_stream|/stats], "
+                     "generate_stream|/stats], /v2/models/MODEL/trace/setting, "
                      "/v2/repository/index, /v2/repository/models/MODEL/load|unload and "
                      "/v2/systemsharedmemory[/region/NAME]/status|register|unregister",
                      tensor_name_print(path, text));
@@ -110,6 +110,7 @@ static const struct fixed {
     {"/v2/models/stats", V2_STATISTICS},
     {"/v2/load", V2_LOAD},
     {"/v2/logging", V2_LOGGING},
+    {"/v2/trace/setting", V2_TRACE},
 };
 
 /* The last part of a model's path, "" where there is none. */
@@ -230,8 +231,9 @@ enum status v2_path_parse(struct arena *arena, struct str path, struct v2_path *
             return not_found(path, err);
         }
     }
-    enum v2_resource resource = verb_resource(verb);
-    if (resource == V2_OTHER || rest.ptr) {
+    bool traces = !version.ptr && str_is(verb, "trace") && str_is(rest, "setting");
+    enum v2_resource resource = traces ? V2_TRACE : verb_resource(verb);
+    if (resource == V2_OTHER || (rest.ptr && !traces)) {
         return not_found(path, err);
     }
     enum status status = read_name(arena, model, "model", &out->model, err);

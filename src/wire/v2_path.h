@@ -23,6 +23,7 @@ enum v2_resource {
     V2_REPOSITORY_LOAD,   /* /v2/repository[/R]/models/M/load */
     V2_REPOSITORY_UNLOAD, /* …/unload */
     V2_LOGGING,           /* /v2/logging */
+    V2_TRACE,             /* /v2/trace/setting, /v2/models/M/trace/setting */
     V2_MEMORY_STATUS,     /* /v2/systemsharedmemory[/region/N]/status */
     V2_MEMORY_REGISTER,   /* …/register */
     V2_MEMORY_UNREGISTER, /* …/unregister */

@@ -30,6 +30,9 @@ static void found(void **state) {
         {"/v2/models/m/versions/v10", V2_MODEL, "m", "v10"}, /* text: who has versions parses it */
         {"/v2/load", V2_LOAD, "", NULL},
         {"/v2/logging", V2_LOGGING, "", NULL},
+        {"/v2/trace/setting", V2_TRACE, "", NULL},
+        {"/v2/models/m/trace/setting", V2_TRACE, "m", NULL},
+        {"/v2/models/trace/trace/setting", V2_TRACE, "trace", NULL},
         {"/v2/models/stats", V2_STATISTICS, "", NULL},
         {"/v2/models/m/stats", V2_STATISTICS, "m", NULL},
         {"/v2/models/m/versions/1/stats", V2_STATISTICS, "m", "1"},

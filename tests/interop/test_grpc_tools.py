@@ -100,7 +100,7 @@ def test_grpcurl_streams(live):
 def test_grpcurl_is_told_what_is_wrong(live):
     done = grpcurl(live.tcp, text='{"model_name": "nope"}', path=[f"{SERVICE}/ModelInfer"])
     assert done.returncode != 0 and "Code: NotFound" in done.stderr and "nope" in done.stderr
-    done = grpcurl(live.tcp, text="{}", path=[f"{SERVICE}/TraceSetting"])
+    done = grpcurl(live.tcp, text="{}", path=[f"{SERVICE}/CudaSharedMemoryStatus"])
     assert done.returncode != 0 and "Code: Unimplemented" in done.stderr
     done = grpcurl(live.tcp, "-max-time", "0.1", text=json.dumps({**ASKED, "modelName": "id_slow"}),
                    path=[f"{SERVICE}/ModelInfer"])

@@ -1,0 +1,59 @@
+/* The trace of one request, from the decision that it is traced until it is handed to the writer.
+ * Everything takes NULL, a request that is not traced, and does nothing then.
+ *
+ * Thread: the request's worker. */
+#ifndef SLUICE_SERVE_TRACE_H
+#define SLUICE_SERVE_TRACE_H
+
+#include "model/call.h"
+#include "net/http_server.h"
+#include "serve/tracer.h"
+#include "wire/trace_record.h"
+
+struct trace;
+
+/* A request of this model begins. Returns: NULL, unless it is to be traced. Owns: the caller, until
+ * trace_end. */
+struct trace *trace_sample(struct tracer *tracer, struct str model, uint64_t version);
+static inline struct trace *trace_begin(struct tracer *tracer, const struct model_spec *spec) {
+    return tracer_is_on(tracer) ? trace_sample(tracer, spec->name, spec->version) : NULL;
+}
+
+/* It is now. */
+void trace_note(struct trace *trace, enum trace_mark mark);
+static inline void trace_mark(struct trace *trace, enum trace_mark mark) {
+    if (trace) {
+        trace_note(trace, mark);
+    }
+}
+/* What the model is about to be asked. */
+void trace_asked_copy(struct trace *trace, const struct infer_request *request);
+static inline void trace_asked(struct trace *trace, const struct infer_request *request) {
+    if (trace) {
+        trace_asked_copy(trace, request);
+    }
+}
+/* One of the answers of a model that gives several, but for the last. */
+void trace_part_copy(struct trace *trace, const struct infer_response *response);
+static inline void trace_part(struct trace *trace, const struct infer_response *response) {
+    if (trace) {
+        trace_part_copy(trace, response);
+    }
+}
+/* The call has come back. */
+void trace_answered_copy(struct trace *trace, const struct call *call);
+static inline void trace_answered(struct trace *trace, const struct call *call) {
+    if (trace) {
+        trace_answered_copy(trace, call);
+    }
+}
+/* The request is over; `*trace` is NULL afterwards. */
+void trace_send(struct trace *trace);
+static inline void trace_end(struct trace **trace) {
+    if (*trace) {
+        trace_send(*trace);
+        *trace = NULL;
+    }
+}
+
+#endif
