@@ -88,7 +88,7 @@ def read(path):
             trace["tensors"].append((item["activity"], item["tensor"]))
         else:
             trace["request"] = {key: value for key, value in item.items() if key != "id"}
-    return traces
+    return dict(sorted(traces.items()))
 
 
 def plain(said):
