@@ -14,6 +14,9 @@
 #include "serve/admin_state.h"
 
 struct dns_watch;
+struct json_out;
+struct kube_leader;
+struct kube_source;
 struct pick_shown_list;
 struct scraper;
 struct pick_shown;
@@ -22,6 +25,8 @@ struct pick_admin {
     struct pool_set_reader *pools;
     const struct pick_service *service; /* whose numbers are shown */
     struct dns_watch *dns;              /* whose names are shown; NULL: none yet */
+    struct kube_source *cluster;        /* whose objects are shown; NULL: none, or none yet */
+    struct kube_leader *leader;         /* whose lease is shown; NULL: none, or none yet */
     const struct scraper *scraper;      /* whose numbers are shown; NULL: none yet */
     struct admin_process process;
     bool has_process;
@@ -71,5 +76,12 @@ void pick_status_print(struct pick_admin *admin, struct buf *out);
 /* Endpoints that are names, on both pages; `dns` may be NULL. */
 void pick_names_metrics(struct dns_watch *dns, struct metric_text *text);
 void pick_names_state(struct dns_watch *dns, struct buf *out);
+
+/* ---- pick_kube.c ----------------------------------------------------------------------------- */
+
+/* What is known of a cluster, if there is one, on all three pages. */
+void pick_kube_metrics(const struct pick_admin *admin, struct metric_text *text);
+void pick_kube_state(const struct pick_admin *admin, struct buf *out);
+void pick_kube_status(const struct pick_admin *admin, struct json_out *json);
 
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/pick_cluster.h"
 #include "cli/pick_tls.h"
 #include "discover/dns_plan.h"
 #include "discover/pool_print.h"
@@ -25,18 +26,37 @@ static int failed(const struct error *err) {
     return EXIT_CODE_FAILED;
 }
 
-int pick_check(const struct pick_settings *settings, struct arena *arena) {
+/* What it all comes to. */
+static enum status print_pools(const struct pick_settings *settings, struct buf *out,
+                               struct error *err) {
     struct pool_watch_options options = pick_pool_options(settings);
+    struct pick_cluster *cluster = NULL;
     struct pool_specs specs;
+    enum status st = pick_cluster_list(settings, &cluster, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    options.cluster = pick_cluster_store(cluster);
+    st = pool_watch_read(&options, &specs, err);
+    if (st == ST_OK) {
+        pool_print_all(&specs, out);
+        pool_specs_free(&specs);
+    }
+    if (st == ST_OK && cluster) {
+        pick_cluster_print(cluster, out);
+    }
+    pick_cluster_free(cluster);
+    return st;
+}
+
+int pick_check(const struct pick_settings *settings, struct arena *arena) {
     struct tls_server *tls = NULL;
     struct error err;
     struct buf out;
-    if (pool_watch_read(&options, &specs, &err) != ST_OK) {
+    buf_init(&out, arena, 4096);
+    if (print_pools(settings, &out, &err) != ST_OK) {
         return failed(&err);
     }
-    buf_init(&out, arena, 4096);
-    pool_print_all(&specs, &out);
-    pool_specs_free(&specs);
     int code = write_out(&out, EXIT_CODE_OK);
     if (pick_tls_open(settings, &tls, &err) != ST_OK) {
         code = failed(&err);
@@ -87,10 +107,16 @@ static enum status explain(const struct pick_settings *settings, struct pool_set
                                      .header = str_of(settings->header),
                                      .metadata = str_of(settings->metadata)};
     struct pool_watch_options options = pick_pool_options(settings);
+    struct pick_cluster *cluster = NULL;
     struct pool_watch *watch = NULL;
     struct pool_set_reader *reader = NULL;
-    enum status st = pool_watch_new(&options, pools, &watch, err);
+    enum status st = pick_cluster_list(settings, &cluster, err);
+    if (st == ST_OK) {
+        options.cluster = pick_cluster_store(cluster);
+        st = pool_watch_new(&options, pools, &watch, err);
+    }
     pool_watch_free(watch);
+    pick_cluster_free(cluster);
     if (st == ST_OK) {
         st = pool_set_reader_new(pools, &reader, err);
     }

@@ -9,12 +9,22 @@
 #include "net/tls_server.h"
 
 static const uint64_t LONGEST_WAIT_NS = 250000000;
-/* A server of the DNS that does not answer is asked once more by then. */
-static const uint64_t LONGEST_WAIT_FOR_NAMES_NS = UINT64_C(3000000000);
+/* A server of the DNS that does not answer is asked once more by then. Of a cluster's API server,
+ * too, it is no more than a matter of politeness: health waits as long as it takes. */
+static const uint64_t LONGEST_WAIT_FOR_OTHERS_NS = UINT64_C(3000000000);
 enum { NS_PER_MS = 1000000 };
 
 #define OF_MEMBER(pointer, member)                                                                 \
     ((struct pick_discovery *)(void *)((char *)(pointer)-offsetof(struct pick_discovery, member)))
+
+static void on_cluster(void *cookie);
+
+static enum status open_cluster(struct pick_discovery *self, struct error *err) {
+    struct kube_source_options options = pick_cluster_options(self->settings);
+    options.changed = on_cluster;
+    options.cookie = self;
+    return kube_source_new(&options, &self->cluster, err);
+}
 
 enum status pick_discovery_open(struct pick_discovery *self, const struct pick_settings *settings,
                                 struct pool_set *pools, struct error *err) {
@@ -23,19 +33,31 @@ enum status pick_discovery_open(struct pick_discovery *self, const struct pick_s
     lock_cond_init(&self->cond);
     self->settings = settings;
     self->pools = pools;
-    return pool_watch_new(&options, pools, &self->watch, err);
+    self->told = self->has_pool = !settings->kube;
+    self->leads = !settings->leader_election;
+    atomic_store(&self->ready, !settings->kube);
+    enum status st = settings->kube ? open_cluster(self, err) : ST_OK;
+    if (st == ST_OK) {
+        options.cluster = self->cluster ? kube_source_store(self->cluster) : NULL;
+        st = pool_watch_new(&options, pools, &self->watch, err);
+    }
+    return st;
 }
 
 /* ---- its own thread -------------------------------------------------------------------------- */
+
+static void tell_main(struct pick_discovery *self) {
+    if (!atomic_exchange(&self->has_news, true)) {
+        worker_post(self->main, &self->news);
+    }
+}
 
 /* The pool is another now. */
 static void spread(struct pick_discovery *self) {
     lock_take(&self->lock);
     self->settled = false; /* until the prober says so of this one */
     lock_drop(&self->lock);
-    if (!atomic_exchange(&self->has_news, true)) {
-        worker_post(self->main, &self->news);
-    }
+    tell_main(self);
     prober_look(self->prober);
     scraper_look(self->scraper);
 }
@@ -67,6 +89,10 @@ static void ring(struct alarm *alarm) {
 
 static void run_begin(struct worker_msg *msg) {
     struct pick_discovery *self = OF_MEMBER(msg, begin);
+    struct error err;
+    if (self->cluster && kube_source_start(self->cluster, &err) != ST_OK) {
+        log_event(LOG_ERROR, "the cluster can't be watched", LOG_TEXT_OF("reason", err.text));
+    }
     pool_watch_resolve(self->watch, self->dns);
     ring(&self->alarm);
 }
@@ -83,6 +109,44 @@ static void say(struct pick_discovery *self, bool *what) {
     lock_wake_all(&self->cond);
     lock_drop(&self->lock);
 }
+
+/* ---- the cluster ----------------------------------------------------------------------------- */
+
+static void log_cluster(struct pick_discovery *self, bool has_pool) {
+    struct pool_numbers numbers;
+    pool_set_read(self->pools, &numbers);
+    bool other = has_pool != self->has_pool;
+    if (!has_pool && (other || !self->told)) {
+        log_event(LOG_WARNING, "the cluster has no such InferencePool",
+                  LOG_TEXT_OF("name", self->settings->pool_name));
+    } else {
+        log_event(other ? LOG_INFO : LOG_DEBUG, "the pool is what the cluster knows of it",
+                  LOG_TEXT_OF("name", self->settings->pool_name),
+                  LOG_U64("generation", numbers.generation),
+                  LOG_U64("endpoints", numbers.n_endpoints));
+    }
+}
+
+static void on_cluster(void *cookie) {
+    struct pick_discovery *self = cookie;
+    bool has_pool = kube_store_has_pool(kube_source_store(self->cluster));
+    if (pool_watch_renew(self->watch)) {
+        log_cluster(self, has_pool);
+        self->has_pool = has_pool;
+        atomic_store(&self->ready, has_pool && self->leads);
+        spread(self);
+    }
+    say(self, &self->told);
+}
+
+static void on_leads(void *cookie, bool leads) {
+    struct pick_discovery *self = cookie;
+    self->leads = leads;
+    atomic_store(&self->ready, leads && self->has_pool);
+    tell_main(self);
+}
+
+/* ---- what the others say --------------------------------------------------------------------- */
 
 static void on_named(void *cookie) {
     struct pick_discovery *self = cookie;
@@ -102,10 +166,37 @@ static void on_part_stopped(void *cookie) {
     }
 }
 
+static void run_resign(struct worker_msg *msg) {
+    struct pick_discovery *self = OF_MEMBER(msg, resign);
+    kube_leader_resign(self->leader);
+}
+
+/* The lease is given back, so that nobody asks the cluster any more. */
+static void on_left(void *cookie) {
+    struct pick_discovery *self = cookie;
+    worker_post(self->worker, &self->left);
+}
+
+static void run_left(struct worker_msg *msg) {
+    struct pick_discovery *self = OF_MEMBER(msg, left);
+    kube_source_stop(self->cluster, on_part_stopped, self);
+}
+
+static void stop_cluster(struct pick_discovery *self) {
+    if (self->leader) {
+        kube_leader_stop(self->leader, on_left, self);
+    } else {
+        kube_source_stop(self->cluster, on_part_stopped, self);
+    }
+}
+
 static void run_end(struct worker_msg *msg) {
     struct pick_discovery *self = OF_MEMBER(msg, end);
     alarm_clear(worker_alarms(self->worker), &self->alarm);
-    self->n_asking = 3;
+    self->n_asking = 3 + (self->cluster != NULL);
+    if (self->cluster) {
+        stop_cluster(self);
+    }
     dns_watch_stop(self->dns, on_part_stopped, self);
     prober_stop(self->prober, on_part_stopped, self);
     scraper_stop(self->scraper, on_part_stopped, self);
@@ -145,10 +236,28 @@ static void start_timer(struct pick_discovery *self) {
     uv_timer_start(&self->timer, on_timer, ms, ms);
 }
 
+static enum status use_cluster(struct pick_discovery *self, struct error *err) {
+    struct kube_leader_options options = {
+        .worker = self->worker, .changed = on_leads, .cookie = self};
+    struct kube_source_report report;
+    enum status st = kube_source_use(self->cluster, self->worker, err);
+    if (st != ST_OK || !self->settings->leader_election) {
+        return st;
+    }
+    kube_source_report(self->cluster, &report);
+    options.client = kube_source_client(self->cluster);
+    options.name_space = report.name_space;
+    options.pool = report.pool;
+    return kube_leader_new(&options, &self->leader, err);
+}
+
 static enum status make_parts(struct pick_discovery *self, struct error *err) {
     struct prober_options options = {.pools = self->pools, .settled = on_settled, .cookie = self};
     struct dns_watch_options names = {.changed = on_names, .settled = on_named, .cookie = self};
     enum status st = worker_new("discovery", &self->worker, err);
+    if (st == ST_OK && self->cluster) {
+        st = use_cluster(self, err);
+    }
     if (st == ST_OK) {
         names.worker = self->worker;
         st = dns_watch_new(&names, &self->dns, err);
@@ -181,6 +290,8 @@ enum status pick_discovery_start(struct pick_discovery *self, struct worker *mai
     self->changed_cookie = cookie;
     self->alarm.ring = ring;
     self->begin.run = run_begin;
+    self->resign.run = run_resign;
+    self->left.run = run_left;
     self->end.run = run_end;
     self->again.run = run_again;
     self->news.run = run_news;
@@ -208,12 +319,19 @@ static void wait_for(struct pick_discovery *self, const bool *what, uint64_t lon
 }
 
 void pick_discovery_wait(struct pick_discovery *self) {
-    wait_for(self, &self->named, LONGEST_WAIT_FOR_NAMES_NS);
+    wait_for(self, &self->told, LONGEST_WAIT_FOR_OTHERS_NS);
+    wait_for(self, &self->named, LONGEST_WAIT_FOR_OTHERS_NS);
     wait_for(self, &self->settled, LONGEST_WAIT_NS);
 }
 
 static void on_closed(uv_handle_t *handle) {
     on_stopped(handle->data);
+}
+
+void pick_discovery_drain(struct pick_discovery *self) {
+    if (self->running && self->leader) {
+        worker_post(self->worker, &self->resign);
+    }
 }
 
 void pick_discovery_stop(struct pick_discovery *self, void (*stopped)(void *cookie), void *cookie) {
@@ -233,6 +351,8 @@ void pick_discovery_free(struct pick_discovery *self) {
     prober_free(self->prober);
     scraper_free(self->scraper);
     dns_watch_free(self->dns);
+    kube_leader_free(self->leader);
+    kube_source_free(self->cluster);
     worker_free(self->worker);
     pool_watch_free(self->watch);
     if (self->settings) {

@@ -1,5 +1,6 @@
 /* All that finds out about endpoints while the picker runs: the file of the pools, which is looked
- * at on a timer, the DNS, and whoever asks the endpoints themselves how they are. It has a thread
+ * at on a timer, a cluster's API server, the DNS, and whoever asks the endpoints themselves how
+ * they are. It has a thread
  * of its own, so that ten thousand endpoints cost those that pick nothing but the CPU. The files of
  * TLS are looked at by a timer on the main thread.
  *
@@ -11,6 +12,8 @@
 
 #include "cli/pick_settings.h"
 #include "discover/dns_watch.h"
+#include "discover/kube_leader.h"
+#include "discover/kube_source.h"
 #include "discover/pool_watch.h"
 #include "discover/prober.h"
 #include "discover/scraper.h"
@@ -26,20 +29,25 @@ struct pick_discovery {
     /* Its own thread's. */
     struct worker *worker;
     struct pool_watch *watch;
+    struct kube_source *cluster; /* NULL: the pool is in none */
+    struct kube_leader *leader;  /* NULL: all lead */
+    bool has_pool, leads;        /* it is ready when both are so */
     struct dns_watch *dns;
     struct prober *prober;
     struct scraper *scraper;
     struct alarm alarm;
-    struct worker_msg begin, end, again;
+    struct worker_msg begin, resign, left, end, again;
     atomic_bool asked_again; /* `again` is posted */
     size_t n_asking;         /* parts that are on its loop yet */
 
     /* What the two say to each other. */
     struct lock lock;
     struct lock_cond cond;
+    bool told;                      /* what the cluster knows of the pool is known, under lock */
     bool named;                     /* the addresses of names are known, under lock */
     bool settled;                   /* what the endpoints say of themselves is known, under lock */
     atomic_bool has_news;           /* `news` is posted */
+    atomic_bool ready;              /* there is a pool to pick from */
     struct worker_msg news, parted; /* to main: a pool is another now; it has ended */
 
     /* Main's. */
@@ -65,12 +73,15 @@ enum status pick_discovery_start(struct pick_discovery *self, struct worker *mai
                                  struct tls_server *tls, void (*changed)(void *cookie),
                                  void *cookie, struct error *err)
     __attribute__((warn_unused_result));
-/* Blocks until every name was resolved, or could not be, for three seconds at most; then until it
+/* Blocks until it is known what the cluster knows, then until every name was resolved, or could not
+ * be, each for three seconds at most; then until it
  * is known of every endpoint whether it is ready, for a quarter of a second at most: a picker that
  * answers before that sends requests to endpoints that it knows nothing of. */
 void pick_discovery_wait(struct pick_discovery *self);
 /* Looks now at the files that may change, on its own thread. */
 void pick_discovery_look(struct pick_discovery *self);
+/* Another picker may lead now. */
+void pick_discovery_drain(struct pick_discovery *self);
 /* `stopped` follows when nothing of it is left, at once where nothing was. */
 void pick_discovery_stop(struct pick_discovery *self, void (*stopped)(void *cookie), void *cookie);
 /* While the set still is. */

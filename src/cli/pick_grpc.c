@@ -32,7 +32,7 @@ static enum grpc_health_state health_of(void *context, struct str service) {
     if (!is_name(service)) {
         return GRPC_HEALTH_SERVICE_UNKNOWN;
     }
-    bool ready = pool_set_generation(self->pools) > 0 &&
+    bool ready = pool_set_generation(self->pools) > 0 && atomic_load(self->ready) &&
                  !atomic_load_explicit(&self->draining, memory_order_relaxed);
     return ready ? GRPC_HEALTH_SERVING : GRPC_HEALTH_NOT_SERVING;
 }

@@ -20,15 +20,17 @@ struct pick_grpc {
     struct pool_set *pools;
     struct pick_service *service;
     struct grpc_health *health;
+    const atomic_bool *ready; /* somebody else's: there is a pool to pick from */
     atomic_bool draining;
     struct grpc_method methods[PICK_GRPC_METHODS];
     struct grpc_server *server;
     struct grpc_server *health_server; /* NULL: no --health */
 };
 
-/* Makes the servers, in zeroed memory, and listens on each address of --grpc, over `tls` where TLS
- * is spoken, then of --health; `bound` (one for each, in this order) gets the real ones. Returns:
- * why it can't be, with the setting. Owns: pick_grpc_free, also after a failure. */
+/* Makes the servers, in memory that is zeroed but for `ready`, and listens on each address of
+ * --grpc, over `tls` where TLS is spoken, then of --health; `bound` (one for each, in this order)
+ * gets the real ones. Returns: why it can't be, with the setting. Owns: pick_grpc_free, also after
+ * a failure. */
 enum status pick_grpc_open(struct pick_grpc *self, const struct pick_settings *settings,
                            struct pool_set *pools, const struct process_threads *threads,
                            struct net_budget *budget, const struct tls_server *tls,

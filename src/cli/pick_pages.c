@@ -161,6 +161,7 @@ void pick_metrics_print(void *context, struct metric_text *text) {
     }
     print_loads(text, &list, admin->scraper);
     pick_names_metrics(admin->dns, text);
+    pick_kube_metrics(admin, text);
     pick_upstream_print(admin, &list, text);
     metric_text_end(text);
 }
@@ -229,4 +230,5 @@ void pick_state_print(void *context, struct buf *out) {
         buf_printf(out, "and %zu more pools\n", list.n - POOLS_MOST);
     }
     pick_names_state(admin->dns, out);
+    pick_kube_state(admin, out);
 }

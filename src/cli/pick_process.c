@@ -48,6 +48,7 @@ static void reload(void *user) {
 
 static void drain(void *user) {
     struct pick_process *self = user;
+    pick_discovery_drain(&self->discovery);
     pick_grpc_drain(&self->grpc);
 }
 
@@ -171,6 +172,7 @@ static enum status open_listeners(struct pick_process *self, struct error *err) 
         self->n_places = 0;
         return no_memory(err);
     }
+    self->grpc.ready = &self->discovery.ready;
     enum status st = pick_grpc_open(&self->grpc, settings, self->pools, threads, &self->budget,
                                     self->tls, self->places, err);
     if (st == ST_OK) {
@@ -208,6 +210,8 @@ static enum status start(struct pick_process *self, struct error *err) {
                                   on_changed, self, err);
         self->admin.scraper = self->discovery.scraper;
         self->admin.dns = self->discovery.dns;
+        self->admin.cluster = self->discovery.cluster;
+        self->admin.leader = self->discovery.leader;
     }
     if (st == ST_OK) {
         watchdog_add(&self->process.watchdog, self->discovery.worker);

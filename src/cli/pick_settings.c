@@ -19,12 +19,13 @@ static const struct option rows[] = {
 #undef OPTION
 };
 
+enum { MOST_NAME_BYTES = 253 };
+
 _Static_assert(sizeof(rows) / sizeof(*rows) <= OPTIONS_MAX, "raise OPTIONS_MAX");
 
 /* Flags of other endpoint pickers whose purpose has another form here. */
 static const struct option_hint hints[] = {
     {"endpoints", "write --endpoint IP:PORT or NAME:PORT, once for each"},
-    {"pool-name", "an InferencePool stands in the file of --config"},
     {"http", "the picker answers a proxy over gRPC: write --grpc HOST:PORT"},
     {"port", "write --grpc HOST:PORT"},
     {NULL, NULL},
@@ -47,6 +48,7 @@ static const char epilog[] =
     "  sluice pick --endpoint 10.0.0.1:8000 --endpoint 10.0.0.2:8000\n"
     "  sluice pick --config pool.yaml --grpc 0.0.0.0:9002 --grpc-tls-self-signed\n"
     "  sluice pick --config pool.yaml --check\n"
+    "  sluice pick --kube --pool-name llama --pool-namespace models\n"
     "  sluice pick --config pool.yaml --explain --path /v2/models/digits/infer\n"
     "\n"
     "Exit codes: 0 ended as asked, 1 failed, 2 settings that can't be understood.\n";
@@ -78,16 +80,25 @@ struct pool_watch_options pick_pool_options(const struct pick_settings *settings
                                        .n_endpoints = settings->endpoints.n};
 }
 
+struct kube_source_options pick_cluster_options(const struct pick_settings *settings) {
+    return (struct kube_source_options){
+        .config = {.file = settings->kubeconfig, .context = settings->kube_context},
+        .name_space = settings->pool_namespace,
+        .pool = settings->pool_name,
+        .group = settings->pool_group};
+}
+
 /* ---- what does not go together --------------------------------------------------------------- */
 
 static enum status check_endpoints(const struct pick_settings *settings, struct error *err) {
     struct endpoint_address address;
     struct str name;
     uint16_t port;
-    if (!settings->config && !settings->config_text && settings->endpoints.n == 0) {
+    if (!settings->config && !settings->config_text && settings->endpoints.n == 0 &&
+        !settings->kube) {
         return error_set(err, ST_BAD_CONFIG,
                          "there is nothing to pick from: give --endpoint IP:PORT, once for each "
-                         "model server, or --config FILE");
+                         "model server, --config FILE, or --kube --pool-name NAME");
     }
     for (size_t i = 0; i < settings->endpoints.n; i++) {
         const char *text = settings->endpoints.items[i];
@@ -100,6 +111,49 @@ static enum status check_endpoints(const struct pick_settings *settings, struct 
         }
     }
     return ST_OK;
+}
+
+/* As the API has them: a path is made of it. */
+static bool is_name(const char *text) {
+    size_t n = strlen(text);
+    return n > 0 && n <= MOST_NAME_BYTES &&
+           strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-.") == n;
+}
+
+static enum status check_name(const char *flag, const char *text, struct error *err) {
+    return !text || is_name(text)
+               ? ST_OK
+               : error_set(err, ST_BAD_CONFIG,
+                           "--%s \"%s\": expected up to %d of a to z, 0 to 9, - and .", flag, text,
+                           MOST_NAME_BYTES);
+}
+
+static enum status check_group(const char *group, struct error *err) {
+    if (!group || strcmp(group, KUBE_KINDS[KUBE_POOL].group) == 0 ||
+        strcmp(group, KUBE_KINDS[KUBE_POOL_ALPHA].group) == 0) {
+        return ST_OK;
+    }
+    return error_set(err, ST_BAD_CONFIG, "--pool-group %s: expected %s or %s", group,
+                     KUBE_KINDS[KUBE_POOL].group, KUBE_KINDS[KUBE_POOL_ALPHA].group);
+}
+
+/* Flags of a cluster, without one. */
+static enum status check_cluster(const struct options *given, const struct pick_settings *settings,
+                                 struct error *err) {
+    for (size_t i = 0; i < set.n_options && !settings->kube; i++) {
+        if (given->given[i] && strcmp(rows[i].group, "Cluster") == 0) {
+            return error_set(err, ST_BAD_CONFIG, "--%s is of a cluster: it needs --kube",
+                             rows[i].name);
+        }
+    }
+    if (settings->kube && !settings->pool_name) {
+        return error_set(err, ST_BAD_CONFIG, "--kube needs --pool-name, the InferencePool's name");
+    }
+    enum status st = check_name("pool-name", settings->pool_name, err);
+    if (st == ST_OK) {
+        st = check_name("pool-namespace", settings->pool_namespace, err);
+    }
+    return st == ST_OK ? check_group(settings->pool_group, err) : st;
 }
 
 static enum status check_tls(const struct pick_settings *settings, struct error *err) {
@@ -153,6 +207,9 @@ static enum status check_question(const struct options *given, const struct pick
 static enum status resolve(const struct options *given, struct pick_settings *out,
                            struct error *err) {
     enum status st = check_question(given, out, err);
+    if (st == ST_OK) {
+        st = check_cluster(given, out, err);
+    }
     if (st == ST_OK) {
         st = check_endpoints(out, err);
     }

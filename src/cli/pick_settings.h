@@ -10,12 +10,13 @@
 #include "cli/options.h"
 #include "cli/serve_place.h"
 #include "cli/upstream_flags.h"
+#include "discover/kube_source.h"
 #include "discover/pool_watch.h"
 
 /* One member per row of pick_settings.def, named by its first column, sizes in bytes and times in
  * nanoseconds. `log_level` is an enum log_level, `log_format` an enum log_format. After
  * pick_settings_read: `workers` is at least 1, `grpc` has at least one item, and there is a config
- * (as a file or as text) or an endpoint. */
+ * (as a file or as text), an endpoint or a cluster; with a cluster there is a pool's name. */
 struct pick_settings {
 #define OPTION(field, name, alias, type, ...) OPTION_STORE_##type field;
 #include "cli/pick_settings.def"
@@ -28,6 +29,8 @@ struct pick_settings {
  * Owns: texts lie in argv and in `arena`. */
 int pick_settings_read(int argc, char **argv, struct arena *arena, struct pick_settings *out);
 
+/* Which pool of which cluster it is, with --kube; what is to be called is the caller's. */
+struct kube_source_options pick_cluster_options(const struct pick_settings *settings);
 /* What --grpc is read by. */
 struct serve_scheme pick_grpc_scheme(const struct pick_settings *settings);
 /* Where the pool comes from. */

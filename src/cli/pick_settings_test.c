@@ -83,12 +83,42 @@ static void test_usage_errors(void **state) {
         {"--endpoint=10.0.0.1:8000", "--grpc-tls-client-ca=k", NULL},
         {"--endpoint=10.0.0.1:8000", "--grpc-tls-self-signed", "--grpc-tls-cert=c", NULL},
         {"--config=x", "--check", "--explain", NULL},
+        {"--kube", NULL},
+        {"--kube", "--pool-name=A", NULL},
+        {"--kube", "--pool-name=p", "--pool-namespace=a/b", NULL},
+        {"--kube", "--pool-name=p", "--pool-group=apps", NULL},
+        {"--config=x", "--kubeconfig=f", NULL},
+        {"--config=x", "--pool-namespace=n", NULL},
     };
     struct arena *arena = arena_new(NULL, 0);
     struct pick_settings settings;
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         assert_int_equal(read_args(arena, &settings, rows[i]), 2);
     }
+    arena_free(arena);
+}
+
+static void test_a_cluster(void **state) {
+    (void)state;
+    struct arena *arena = arena_new(NULL, 0);
+    struct pick_settings settings;
+    const char *const args[] = {"--kube", "--pool-name", "llama-7b", "--kubeconfig=f", NULL};
+    assert_int_equal(read_args(arena, &settings, args), -1);
+    struct kube_source_options options = pick_cluster_options(&settings);
+    assert_string_equal(options.pool, "llama-7b");
+    assert_null(options.name_space);
+    assert_null(options.group);
+    assert_string_equal(options.config.file, "f");
+    assert_string_equal(settings.grpc.items[0], "127.0.0.1:9002");
+    const char *const upstream[] = {"--pool-name=p", "--pool-namespace=n",
+                                    "--pool-group=inference.networking.x-k8s.io", NULL};
+    assert_int_equal(read_args(arena, &settings, upstream), -1);
+    options = pick_cluster_options(&settings);
+    assert_true(settings.kube);
+    assert_string_equal(options.pool, "p");
+    assert_string_equal(options.name_space, "n");
+    assert_string_equal(options.group, "inference.networking.x-k8s.io");
+    assert_string_equal(settings.grpc.items[0], ":9002");
     arena_free(arena);
 }
 
@@ -105,9 +135,8 @@ static void test_self_signed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_a_question),
-        cmocka_unit_test(test_usage_errors),
+        cmocka_unit_test(test_defaults),     cmocka_unit_test(test_a_question),
+        cmocka_unit_test(test_usage_errors), cmocka_unit_test(test_a_cluster),
         cmocka_unit_test(test_self_signed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -178,6 +178,7 @@ void pick_status_print(struct pick_admin *admin, struct buf *out) {
     status_process_add(&json, &admin->process, list.n > 0);
     add_all_counts(&json);
     add_times(&json, admin);
+    pick_kube_status(admin, &json);
     json_key(&json, "pools");
     json_open(&json, '[');
     for (size_t i = 0; i < list.n; i++) {

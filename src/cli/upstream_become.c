@@ -111,6 +111,12 @@ static enum status add_time(struct upstream_translation *self, const struct upst
     return time.ptr ? upstream_add_flag(self, row->ours, time.ptr, err) : bad_time(value, err);
 }
 
+static enum status add_pool(struct upstream_translation *self, const struct upstream_row *row,
+                            const char *value, struct error *err) {
+    enum status st = upstream_add_flag(self, row->ours, value, err);
+    return st == ST_OK ? upstream_add_flag(self, "kube", "", err) : st;
+}
+
 /* From 4 on it is what upstream calls debug. */
 static enum status add_level(struct upstream_translation *self, const struct upstream_row *row,
                              const char *value, struct error *err) {
@@ -226,6 +232,10 @@ enum status upstream_become(struct upstream_translation *self, const struct upst
     switch (row->becomes) {
     case FLAG:
         return upstream_add_flag(self, row->ours, value, err);
+    case YES:
+        return yes ? upstream_add_flag(self, row->ours, "", err) : ST_OK;
+    case POOL:
+        return add_pool(self, row, value, err);
     case PORT:
         return add_port(self, row, value, err);
     case SIZE:

@@ -8,6 +8,8 @@
 /* The words of upstream_flags.def. */
 enum upstream_becomes {
     FLAG,
+    POOL,
+    YES,
     PORT,
     SIZE,
     TIME,

@@ -13,7 +13,7 @@ static const struct upstream_row ROWS[] = {
 #undef UPSTREAM
 };
 
-enum { N_ROWS = sizeof(ROWS) / sizeof(ROWS[0]), MOST_ADDED = N_ROWS + 6 };
+enum { N_ROWS = sizeof(ROWS) / sizeof(ROWS[0]), MOST_ADDED = N_ROWS + 7 };
 
 /* The last value of each that was given; NULL: none. */
 typedef const char *given[N_ROWS];
@@ -60,11 +60,19 @@ static size_t find_row(const char *arg, struct str *value) {
     return i;
 }
 
-/* Is it ours as much as upstream's, and written as ours? */
-static bool is_own(const struct upstream_row *row, const char *arg) {
+/* Is it ours as much as upstream's, and written as ours? A pool's name is with `kube`. */
+static bool is_own(const struct upstream_row *row, const char *arg, bool kube) {
     size_t n = strlen(row->name);
     return strcmp(row->name, row->ours) == 0 && strncmp(arg, "--", 2) == 0 &&
-           strncmp(arg + 2, row->name, n) == 0;
+           strncmp(arg + 2, row->name, n) == 0 && (kube || row->becomes != POOL);
+}
+
+static bool has_kube(int argc, char **argv) {
+    int i = 1;
+    while (i < argc && strcmp(argv[i], "--") != 0 && strcmp(argv[i], "--kube") != 0) {
+        i++;
+    }
+    return i < argc && strcmp(argv[i], "--kube") == 0;
 }
 
 /* As Go reads it. */
@@ -97,11 +105,12 @@ static enum status take_switch(const struct upstream_row *row, struct str value,
 static enum status gather(struct upstream_flags *out, given values, int argc, char **argv,
                           struct error *err) {
     enum status st = ST_OK;
+    bool kube = has_kube(argc, argv);
     int i = 1;
     for (; i < argc && strcmp(argv[i], "--") != 0 && st == ST_OK; i++) {
         struct str value;
         size_t row = find_row(argv[i], &value);
-        if (row == N_ROWS || is_own(&ROWS[row], argv[i])) {
+        if (row == N_ROWS || is_own(&ROWS[row], argv[i], kube)) {
             out->argv[out->argc++] = argv[i];
             continue;
         }

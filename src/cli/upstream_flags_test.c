@@ -63,6 +63,14 @@ static const struct {
     enum says says;
     const char *what; /* the arguments, the note, the configuration, or a part of the message */
 } CASES[] = {
+    {"--pool-name p --pool-namespace n", BECOMES,
+     DEFAULTS " --kube --pool-name=p --pool-namespace n"},
+    {"-pool-name=p -poolNamespace n -pool-group=g -kubeconfig c", BECOMES,
+     DEFAULTS " --kubeconfig=c --pool-group=g --pool-namespace=n --kube --pool-name=p"},
+    {"--kube --pool-name p", BECOMES, "--kube --pool-name p"}, /* it is ours, too: no defaults */
+    {"--pool-namespace=n", BECOMES, "--pool-namespace=n"},
+    {"--pool-group=g", BECOMES, "--pool-group=g"},
+    {"--kubeconfig c", BECOMES, "--kubeconfig c"},
     {"--grpc-port 9100", BECOMES,
      "--metrics=:9090 --health=:9003 --grpc-tls-self-signed --grpc=:9100"},
     {"--grpc-port=65536", IS_REFUSED, "--grpc-port: expected a port up to 65535, got \"65536\""},
@@ -130,7 +138,6 @@ static const struct {
      "\"destination_key\": \"x-to\"}}\n"},
     {"-DestinationEndpointHintMetadataNamespace n", CONFIGURES,
      "{\"metrics\": {\"preset\": \"vllm\"}, \"protocol\": {\"destination_namespace\": \"n\"}}\n"},
-    {"--pool-group=g", IS_NOTED, "--pool-group=g"},
     {"--health-checking", IS_NOTED, "--health-checking=true"},
     {"--enable-cert-reload=1", IS_NOTED, "--enable-cert-reload=true"},
     {"--enable-grpc-stream-metrics", IS_NOTED, "--enable-grpc-stream-metrics=true"},
@@ -144,7 +151,7 @@ static const struct {
     {"--zap-time-encoding epoch", IS_NOTED, "--zap-time-encoding=epoch"},
     {"--tracing", IS_NOTED, "--tracing=true"},
     {"--tracing=false", BECOMES, DEFAULTS},
-    {"--ha-enable-leader-election", IS_NOTED, "--ha-enable-leader-election=true"},
+    {"--ha-enable-leader-election", BECOMES, DEFAULTS " --leader-election"},
     {"--ha-enable-leader-election=false", BECOMES, DEFAULTS},
     {"--emit-endpoint-scores", IS_NOTED, "--emit-endpoint-scores=true"},
     {"--metrics-endpoint-auth", IS_NOTED, "--metrics-endpoint-auth=true"},
@@ -262,7 +269,7 @@ static void ours_win(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     struct outcome outcome =
-        translate(arena, "--grpc 127.0.0.1:1 --metrics=none --health=h --pool-group g "
+        translate(arena, "--grpc 127.0.0.1:1 --metrics=none --health=h --zap-devel "
                          "--grpc-tls-self-signed");
     assert_int_equal(outcome.status, ST_OK);
     assert_true(str_is(outcome.args,

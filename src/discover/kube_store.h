@@ -43,8 +43,8 @@ void kube_store_begin(struct kube_store *store, enum kube_kind kind);
 /* They were all: those that were not among them are there no more. `served`: the cluster has such
  * objects at all. */
 void kube_store_end(struct kube_store *store, enum kube_kind kind, bool served);
-/* A kind that can't be read, and without which a pool can be (not pods, not pools): as if it were
- * not served, for as long. */
+/* A kind that can't be read, and without which a pool can be (all but pods; of the two groups of
+ * pools one is enough): as if it were not served, for as long. */
 void kube_store_give_up(struct kube_store *store, enum kube_kind kind);
 
 /* ---- what is known --------------------------------------------------------------------------- */

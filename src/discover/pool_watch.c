@@ -56,7 +56,8 @@ static enum status add_cluster(const struct pool_watch_options *options, struct 
                          "%s: has an InferencePool; with --kube it is the cluster's",
                          options->path);
     }
-    return kube_store_fill(options->cluster, spec, err);
+    return kube_store_is_synced(options->cluster) ? kube_store_fill(options->cluster, spec, err)
+                                                  : ST_OK;
 }
 
 /* What the file holds, and what there is beside it. `text`: ptr NULL without a file. */

@@ -27,7 +27,8 @@ struct pool_watch_options {
                              a document of Sluice's own form */
     const char *const *endpoints; /* "IP:PORT" or "NAME:PORT" */
     size_t n_endpoints;
-    const struct kube_store *cluster; /* what of it is the pool is in the pool; NULL: none */
+    /* What of it is the pool is in the pool, once all of it is known; NULL: none. */
+    const struct kube_store *cluster;
 };
 
 /* Reads all of it and makes it what `pools` are. The options' texts must stay as long as the watch;
@@ -46,8 +47,7 @@ bool pool_watch_check(struct pool_watch *watch);
  * have no addresses. It stays as long as the watch is looked at. */
 void pool_watch_resolve(struct pool_watch *watch, struct dns_watch *dns);
 /* Names have other addresses, or the cluster other objects: the pools are made anew, of what was
- * read last. Returns: they are
- * others now. */
+ * read last. Returns: they are others now. */
 bool pool_watch_renew(struct pool_watch *watch);
 
 /* Reads it all without making pools, for a look at what it comes to. Owns: *out until

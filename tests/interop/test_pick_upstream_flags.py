@@ -95,8 +95,8 @@ def health(address, service):
 
 def test_as_its_manifests_have_it(start):
     """Probes without TLS at a port of their own, ext-proc over TLS, numbers at a third."""
-    picker = start(CONFIG.format(version=GROUPS[0]), "--endpoint", A, "--pool-group",
-                   "inference.networking.k8s.io", "--v", "4", "--allow-experimental-plugins=true",
+    picker = start(CONFIG.format(version=GROUPS[0]), "--endpoint", A, "--v", "4",
+                   "--allow-experimental-plugins=true",
                    "--metrics-endpoint-auth=false", "--ha-enable-leader-election=false", "--tracing=false")
     assert [health(picker.health, name) for name in PROBED] == [health_pb2.HealthCheckResponse.SERVING] * 5
     with encrypted(picker.proxied) as proxy:

@@ -1,0 +1,367 @@
+"""`sluice pick --kube` against a real API server: what the cluster says is what is picked from."""
+import contextlib
+import json
+import os
+import shutil
+import time
+import urllib.request
+
+import pytest
+
+from lib import kube_picker
+from lib.kube_crds import ALPHA_GROUP, POOL_GROUP, definitions
+from lib.kube_picker import ALPHA, LABELS, LLM_D, NOT_SERVING, SERVING, STABLE, KubePicker
+from lib.pick_client import Proxy, body, endpoint_of, headers, refusal_of
+from lib.server import run
+
+EXT_PROC = "envoy.service.ext_proc.v3.ExternalProcessor"
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts pickers of the test's own: start(cluster, namespace, flag, …, user=…, text=…)."""
+    with contextlib.ExitStack() as started:
+        def one(cluster, namespace, *args, user=None, text=None, pool="digits"):
+            folder = tmp_path / f"picker{len(list(tmp_path.iterdir()))}"
+            folder.mkdir()
+            file = cluster.kubeconfig(user or cluster.admin_user, namespace)
+            return started.enter_context(KubePicker(
+                folder, ["--pool-name", pool, "--pool-namespace", namespace, "--kubeconfig", file], args, text))
+        yield one
+
+
+def ask_model(picker, name, **fields):
+    """The answer to a request whose body names the model."""
+    with Proxy(picker.grpc_address) as proxy:
+        stream = proxy.stream(headers("/v1/completions", fields=fields, config="FULL_DUPLEX_STREAMED NONE"),
+                              body(json.dumps({"model": name, "prompt": "a"}).encode(), end=True))
+        said = stream.next()
+        rest = stream.next() if said.WhichOneof("response") == "request_headers" else None
+        stream.reset()
+        return said, rest
+
+
+def wait_status(picker, model, status):
+    """Until requests for the model are refused with it; 0: until they are picked for."""
+    def fits():
+        said, _ = ask_model(picker, model)
+        refused = said.WhichOneof("response") == "immediate_response"
+        return (refusal_of(said)[0] if refused else 0) == status
+    picker.wait_for(fits, f"{status} for {model}")
+
+
+# ---- pods and pools --------------------------------------------------------------------------------
+
+def test_pods_that_are_ready_are_picked(cluster, namespace, start):
+    cluster.admin.apply(kube_picker.pool(namespace))
+    cluster.add_pod(namespace, "one", LABELS, ("127.0.0.7",))
+    cluster.add_pod(namespace, "other", {"app": "others"}, ("127.0.0.8",))
+    cluster.add_pod(namespace, "unready", LABELS, ("127.0.0.9",), ready=False)
+    picker = start(cluster, namespace)
+    picker.wait_endpoints(["127.0.0.7:8000"])
+    with Proxy(picker.grpc_address) as proxy:
+        assert proxy.pick() == "127.0.0.7:8000"
+        cluster.set_pod(namespace, "unready", ready=True)
+        picker.wait_endpoints(["127.0.0.7:8000", "127.0.0.9:8000"])
+        cluster.set_pod(namespace, "one", ready=False)
+        picker.wait_endpoints(["127.0.0.9:8000"])
+        assert proxy.pick() == "127.0.0.9:8000"
+        cluster.delete_pod(namespace, "unready", grace=30)  # it is terminating, and ready yet
+        picker.wait_endpoints([])
+        assert proxy.refuse()[0] == 503
+    cluster.delete_pod(namespace, "unready")
+    cluster.set_pod(namespace, "one", ready=True)
+    picker.wait_endpoints(["127.0.0.7:8000"])
+
+
+def test_a_pool_with_several_ports(cluster, namespace, start):
+    cluster.admin.apply(kube_picker.pool(namespace, ports=(8000, 8001, 8002)))
+    cluster.add_pod(namespace, "all", LABELS, ("127.0.0.7",))
+    cluster.add_pod(namespace, "some", LABELS, ("127.0.0.8", "::1"),
+                    annotations={"inference.networking.k8s.io/active-ports": "8002"})
+    cluster.add_pod(namespace, "six", LABELS, ("::1", "127.0.0.9"))
+    picker = start(cluster, namespace)
+    everything = [f"127.0.0.7:{8000 + i}" for i in range(3)] + [f"[::1]:{8000 + i}" for i in range(3)]
+    picker.wait_endpoints([*everything, "127.0.0.8:8002"])
+
+
+def test_the_pool_changes_goes_and_comes(cluster, namespace, start):
+    """The picker is there before its pool: it lives, and is not ready."""
+    cluster.add_pod(namespace, "one", LABELS, ("127.0.0.7",))
+    cluster.add_pod(namespace, "two", {"app": "others"}, ("127.0.0.8",))
+    picker = start(cluster, namespace, "--health", "127.0.0.1:0")
+    assert picker.endpoints() == []
+    for service in ("", "readiness", "inference-extension", EXT_PROC):
+        assert picker.health(service) == NOT_SERVING
+    assert picker.health("liveness") == SERVING
+    cluster.admin.apply(kube_picker.pool(namespace))
+    picker.wait_health(SERVING)
+    picker.wait_endpoints(["127.0.0.7:8000"])
+    for service in ("", "readiness", "inference-extension", EXT_PROC):
+        assert picker.health(service) == SERVING
+    cluster.admin.apply(kube_picker.pool(namespace, ports=(9000,), labels={"app": "others"}))
+    picker.wait_endpoints(["127.0.0.8:9000"])
+    cluster.admin.delete("InferencePool", "digits", STABLE, namespace)
+    picker.wait_endpoints([])
+    picker.wait_health(NOT_SERVING)
+    assert picker.health("liveness") == SERVING
+    with Proxy(picker.grpc_address) as proxy:
+        assert proxy.refuse()[0] == 503
+    cluster.admin.apply(kube_picker.pool(namespace))
+    picker.wait_endpoints(["127.0.0.7:8000"])
+
+
+def test_pools_of_both_groups(cluster, namespace, start):
+    """The newer group counts where it has the pool, unless a flag says which."""
+    cluster.add_pod(namespace, "one", LABELS, ("127.0.0.7",))
+    cluster.admin.apply(kube_picker.alpha_pool(namespace, port=7000))
+    picker = start(cluster, namespace)
+    picker.wait_endpoints(["127.0.0.7:7000"])
+    cluster.admin.apply(kube_picker.pool(namespace, ports=(8000,)))
+    picker.wait_endpoints(["127.0.0.7:8000"])
+    older = start(cluster, namespace, "--pool-group", ALPHA_GROUP)
+    older.wait_endpoints(["127.0.0.7:7000"])
+    assert not any(f'kind="InferencePool",group="{POOL_GROUP}"' in name for name in older.numbers())
+    cluster.admin.delete("InferencePool", "digits", STABLE, namespace)
+    picker.wait_endpoints(["127.0.0.7:7000"])
+
+
+def test_a_mounted_config_map(cluster, namespace, start, tmp_path):
+    """A ConfigMap's volume is a link to a folder that is another one with each change."""
+    cluster.admin.apply(kube_picker.pool(namespace))
+    cluster.add_pod(namespace, "one", LABELS, ("127.0.0.7",))
+    volume = tmp_path / "volume"
+    volume.mkdir()
+
+    def mount(number, text):
+        folder = volume / f"..2026_01_0{number}"
+        folder.mkdir()
+        (folder / "pool.yaml").write_text(text)
+        (volume / "..data_tmp").symlink_to(folder.name)
+        os.replace(volume / "..data_tmp", volume / "..data")
+    mount(1, "unknown_models: refuse\n")
+    (volume / "pool.yaml").symlink_to("..data/pool.yaml")
+    picker = start(cluster, namespace, "--config", volume / "pool.yaml")
+    wait_status(picker, "mistral", 404)
+    mount(2, "unknown_models: pass\n")
+    shutil.rmtree(volume / "..2026_01_01")
+    wait_status(picker, "mistral", 0)
+    assert picker.endpoints() == ["127.0.0.7:8000"]
+    picker.expect_error("can't be used: the old stays")
+    mount(3, "unknown_models: [\n")
+    picker.wait_until(lambda now: now['sluice_reload_failures_total{files="pool"}'] == 1, "a refusal")
+    wait_status(picker, "mistral", 0)
+
+
+def test_flags_of_upstream(cluster, namespace, tmp_path):
+    """A pool's name without --kube is upstream's flag, as its manifests have it."""
+    cluster.admin.apply(kube_picker.pool(namespace))
+    cluster.add_pod(namespace, "one", LABELS, ("127.0.0.7",))
+    args = ["-poolNamespace", namespace, "--pool-group", POOL_GROUP, "--secure-serving=false", "--v", "3",
+            "--kubeconfig", cluster.kubeconfig(cluster.admin_user)]
+    with KubePicker(tmp_path, args, ["--health", "127.0.0.1:0"], flag="--pool-name=digits") as picker:
+        picker.wait_endpoints(["127.0.0.7:8000"])
+        assert picker.health("inference-extension") == SERVING
+        with Proxy(picker.grpc_address) as proxy:
+            assert proxy.pick() == "127.0.0.7:8000"
+
+
+# ---- models ----------------------------------------------------------------------------------------
+
+def test_models_of_the_cluster(cluster, namespace, start):
+    """Unknown models are refused as the cluster serves InferenceModel; of two that claim a name the older."""
+    cluster.admin.apply(kube_picker.pool(namespace))
+    cluster.add_pod(namespace, "one", LABELS, ("127.0.0.7",))
+    cluster.admin.apply(kube_picker.model(namespace, "llama", targets=[("llama-v2", 1)]))
+    picker = start(cluster, namespace)
+    wait_status(picker, "llama", 0)
+    assert refusal_of(ask_model(picker, "mistral")[0])[0] == 404
+    cluster.admin.apply(kube_picker.model(namespace, "mistral"))
+    wait_status(picker, "mistral", 0)
+    cluster.admin.delete("InferenceModel", "mistral", ALPHA, namespace)
+    wait_status(picker, "mistral", 404)
+    time.sleep(1.1)  # times of objects are whole seconds
+    cluster.admin.apply(kube_picker.model(namespace, "a-claim", "llama", targets=[("another", 1)]))
+    cluster.admin.apply(kube_picker.model(namespace, "later", "later"))
+    wait_status(picker, "later", 0)
+    said, rest = ask_model(picker, "llama")
+    assert endpoint_of(said) == "127.0.0.7:8000"
+    sent = rest.request_body.response.body_mutation.streamed_response.body
+    assert json.loads(sent)["model"] == "llama-v2"
+
+
+def test_a_setting_about_unknown_models_wins(cluster, namespace, start):
+    cluster.admin.apply(kube_picker.pool(namespace))
+    cluster.add_pod(namespace, "one", LABELS, ("127.0.0.7",))
+    picker = start(cluster, namespace, text="unknown_models: pass\n")
+    wait_status(picker, "mistral", 0)
+
+
+def test_kinds_that_come_later(start_cluster, start):
+    """A cluster with pools alone: every model passes, until it serves InferenceModel."""
+    cluster = start_cluster(kinds=["pool"])
+    namespace = cluster.new_namespace()
+    cluster.admin.apply(kube_picker.pool(namespace))
+    cluster.add_pod(namespace, "one", LABELS, ("127.0.0.7",))
+    picker = start(cluster, namespace)
+    wait_status(picker, "mistral", 0)
+    assert picker.phase("InferencePool") == "watching"
+    assert picker.phase("InferenceModel", ALPHA_GROUP) == "not served"
+    cluster.install(definitions(["model"]))
+    wait_status(picker, "mistral", 404)  # it is asked for twice a minute
+    cluster.admin.apply(kube_picker.model(namespace, "mistral"))
+    wait_status(picker, "mistral", 0)
+
+
+@pytest.mark.parametrize("api_version", [ALPHA, LLM_D])
+def test_objectives_and_rewrites(cluster, namespace, start, api_version):
+    cluster.admin.apply(kube_picker.pool(namespace))
+    cluster.add_pod(namespace, "one", LABELS, ("127.0.0.7",))
+    cluster.admin.apply(kube_picker.objective(namespace, "batch", -5, api_version))
+    cluster.admin.apply(kube_picker.rewrite(namespace, "both", "llama", "llama-v2", api_version))
+    picker = start(cluster, namespace, text="unknown_models: pass\n")
+    picker.wait_endpoints(["127.0.0.7:8000"])
+    _, rest = ask_model(picker, "llama")
+    assert json.loads(rest.request_body.response.body_mutation.streamed_response.body)["model"] == "llama-v2"
+    with urllib.request.urlopen(f"http://{picker.metrics_address}/debug/pick?path=/&objective=batch") as answer:
+        assert "-5" in answer.read().decode()
+
+
+# ---- who may what ----------------------------------------------------------------------------------
+
+def test_with_the_least_rights(cluster, namespace, start):
+    """The rights that the documentation has are enough, and each of them is used."""
+    account = cluster.service_account(namespace, rules=kube_picker.RULES)
+    cluster.admin.apply(kube_picker.pool(namespace))
+    cluster.add_pod(namespace, "one", LABELS, ("127.0.0.7",))
+    picker = start(cluster, namespace, user={"token": account.token})
+    picker.wait_endpoints(["127.0.0.7:8000"])
+    asked = {(group, resource, verb) for verb, group, resource, _, _ in cluster.requests_of(account)}
+    allowed = {(group, resource, verb) for rule in kube_picker.RULES for group in rule["apiGroups"]
+               for resource in rule["resources"] for verb in rule["verbs"]}
+    assert asked == allowed
+    assert {answer for *_, answer in cluster.requests_of(account)} == {200}
+
+
+def test_kinds_that_may_not_be_read_are_done_without(cluster, namespace, start):
+    """The rights of upstream's manifests: nothing of the older InferencePool, nor of llm-d's kinds."""
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
+             {"apiGroups": [POOL_GROUP], "resources": ["inferencepools"], "verbs": ["list", "watch"]}]
+    account = cluster.service_account(namespace, rules=rules)
+    cluster.admin.apply(kube_picker.pool(namespace))
+    cluster.add_pod(namespace, "one", LABELS, ("127.0.0.7",))
+    picker = start(cluster, namespace, user={"token": account.token})
+    picker.wait_endpoints(["127.0.0.7:8000"])
+    wait_status(picker, "mistral", 0)
+    assert picker.phase("InferenceModel", ALPHA_GROUP) == "denied"
+
+
+def test_without_rights_it_is_not_ready(cluster, namespace, start):
+    account = cluster.service_account(namespace)
+    picker = start(cluster, namespace, "--health", "127.0.0.1:0", user={"token": account.token})
+    picker.wait_for(lambda: picker.phase("Pod", "") == "denied", "a word about rights")
+    assert picker.health() == NOT_SERVING and picker.health("liveness") == SERVING
+    with Proxy(picker.grpc_address) as proxy:
+        assert proxy.refuse()[0] == 503
+
+
+# ---- an API server that goes away ------------------------------------------------------------------
+
+def test_the_pool_stays_while_the_api_server_is_away(start_cluster, start):
+    cluster = start_cluster(kinds=["pool", "model"])
+    namespace = cluster.new_namespace()
+    cluster.admin.apply(kube_picker.pool(namespace))
+    cluster.admin.apply(kube_picker.model(namespace, "llama"))
+    cluster.add_pod(namespace, "one", LABELS, ("127.0.0.7",))
+    picker = start(cluster, namespace, "--health", "127.0.0.1:0")
+    picker.wait_endpoints(["127.0.0.7:8000"])
+    cluster.crash()
+    age = 'sluice_pick_kube_age_seconds{kind="Pod",group=""}'
+    picker.wait_for(lambda: picker.phase("Pod", "") == "failing" and picker.phase("InferencePool") == "failing",
+                    "failing watches")
+    before = picker.numbers()[age]
+    picker.wait_until(lambda now: now[age] > before, "an age that grows")
+    assert picker.endpoints() == ["127.0.0.7:8000"]
+    assert picker.health() == SERVING
+    wait_status(picker, "llama", 0)
+    wait_status(picker, "mistral", 404)
+    cluster.start()
+    cluster.add_pod(namespace, "two", LABELS, ("127.0.0.8",))
+    picker.wait_endpoints(["127.0.0.7:8000", "127.0.0.8:8000"])
+
+
+def test_it_starts_before_the_api_server(start_cluster, start):
+    cluster = start_cluster(kinds=["pool"])
+    namespace = cluster.new_namespace()
+    cluster.admin.apply(kube_picker.pool(namespace))
+    cluster.add_pod(namespace, "one", LABELS, ("127.0.0.7",))
+    cluster.crash()
+    picker = start(cluster, namespace, "--health", "127.0.0.1:0")
+    assert picker.health() == NOT_SERVING and picker.health("liveness") == SERVING
+    assert picker.numbers()["sluice_pick_kube_synced"] == 0
+    cluster.start()
+    picker.wait_health(SERVING)
+    assert picker.endpoints() == ["127.0.0.7:8000"]
+
+
+# ---- storms, and what is said ----------------------------------------------------------------------
+
+def test_a_storm_is_few_changes(cluster, namespace, start):
+    """Events by the hundred become few pools."""
+    cluster.admin.apply(kube_picker.pool(namespace))
+    picker = start(cluster, namespace)
+    names = [f"pod-{number:03}" for number in range(150)]
+    cluster.add_pods(namespace, names, LABELS, lambda name: f"10.1.0.{int(name[4:])}")
+    picker.wait_endpoints([f"10.1.0.{number}:8000" for number in range(150)])
+    numbers = picker.numbers()
+    events = numbers['sluice_pick_kube_events_total{kind="Pod",group=""}']
+    assert events >= 300 and numbers["sluice_pick_kube_updates_total"] < events / 2
+
+
+def test_what_the_pages_say(cluster, namespace, start):
+    cluster.admin.apply(kube_picker.pool(namespace))
+    cluster.add_pod(namespace, "one", LABELS, ("127.0.0.7",))
+    cluster.add_pod(namespace, "off", LABELS, ("127.0.0.8",), ready=False)
+    picker = start(cluster, namespace)
+    picker.wait_endpoints(["127.0.0.7:8000"])
+    picker.wait_until(lambda now: now['sluice_pick_kube_objects{kind="Pod",group=""}'] == 2, "two pods")
+    with urllib.request.urlopen(f"http://{picker.metrics_address}/debug/state") as answer:
+        text = answer.read().decode()
+    assert f"cluster {cluster.url}, namespace {namespace}: InferencePool digits of {POOL_GROUP}" in text
+    assert "cluster's Pod: watching, 2 objects, 2 of the pool, 1 of these ready; " in text
+    with urllib.request.urlopen(f"http://{picker.metrics_address}/status.json") as answer:
+        said = json.load(answer)["cluster"]
+    assert said["synced"] and said["group"] == POOL_GROUP and said["pool"] == "digits"
+    pods = next(kind for kind in said["kinds"] if kind["kind"] == "Pod")
+    assert (pods["objects"], pods["usable"], pods["phase"]) == (2, 1, "watching")
+
+
+def cluster_args(cluster, namespace, pool="digits"):
+    return ["pick", "--kube", "--pool-name", pool, "--kubeconfig",
+            cluster.kubeconfig(cluster.admin_user, namespace)]
+
+
+def test_check_prints_what_the_cluster_has(cluster, namespace):
+    cluster.admin.apply(kube_picker.pool(namespace))
+    cluster.add_pod(namespace, "one", LABELS, ("127.0.0.7",))
+    cluster.admin.apply(kube_picker.model(namespace, "llama"))
+    done = run(*cluster_args(cluster, namespace), "--check")
+    assert done.returncode == 0, done.stderr
+    assert "127.0.0.7:8000" in done.stdout and "llama" in done.stdout
+    assert f"InferencePool of {POOL_GROUP}: 1, of the pool 1" in done.stdout
+    done = run(*cluster_args(cluster, namespace), "--explain", "--model", "llama")
+    assert done.returncode == 0 and "127.0.0.7:8000" in done.stdout, done.stdout
+    done = run(*cluster_args(cluster, namespace), "--explain", "--path", "/v1/completions", "--model", "mistral")
+    assert done.returncode == 1 and "404" in done.stdout, done.stdout
+    done = run(*cluster_args(cluster, namespace, pool="letters"), "--check")
+    assert "there is no InferencePool letters" in done.stdout
+
+
+def test_check_of_no_cluster(start_cluster):
+    cluster = start_cluster(kinds=())
+    args = cluster_args(cluster, "default")
+    cluster.crash()
+    done = run(*args, "--check")
+    assert done.returncode == 1 and cluster.url in done.stderr, done.stderr
+    done = run("pick", "--kube", "--pool-name", "digits", "--kubeconfig", "/none", "--check")
+    assert done.returncode == 1 and "/none" in done.stderr
