@@ -1,7 +1,8 @@
-/* The system shared memory extension over gRPC. */
+/* The system shared memory extension over gRPC, and that there is none for memory of GPUs. */
 #include "serve/grpc_method.h"
 #include "serve/shared.h"
 #include "wire/v2_grpc.h"
+#include "wire/v2_memory.h"
 
 static void add_region(void *cookie, const struct v2_memory_region *region) {
     v2_grpc_memory_print(cookie, region);
@@ -30,6 +31,12 @@ static enum status answer_unregister(struct grpc_api *api, struct grpc_call *cal
     return st == ST_OK ? shared_unregister(api->options.shared, name, err) : st;
 }
 
+static enum status refuse_cuda(struct grpc_api *api, struct grpc_call *call, struct str message,
+                               struct buf *out, struct error *err) {
+    (void)api, (void)call, (void)message, (void)out;
+    return error_set(err, ST_UNSUPPORTED, V2_NO_CUDA);
+}
+
 const struct grpc_row *grpc_memory_rows(size_t *n) {
     static const struct grpc_row rows[] = {
         {.path = "/inference.GRPCInferenceService/SystemSharedMemoryStatus",
@@ -41,6 +48,15 @@ const struct grpc_row *grpc_memory_rows(size_t *n) {
         {.path = "/inference.GRPCInferenceService/SystemSharedMemoryUnregister",
          .group = KEYS_CONTROL,
          .answer = answer_unregister},
+        {.path = "/inference.GRPCInferenceService/CudaSharedMemoryStatus",
+         .group = KEYS_CONTROL,
+         .answer = refuse_cuda},
+        {.path = "/inference.GRPCInferenceService/CudaSharedMemoryRegister",
+         .group = KEYS_CONTROL,
+         .answer = refuse_cuda},
+        {.path = "/inference.GRPCInferenceService/CudaSharedMemoryUnregister",
+         .group = KEYS_CONTROL,
+         .answer = refuse_cuda},
     };
     *n = sizeof rows / sizeof rows[0];
     return rows;

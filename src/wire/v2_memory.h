@@ -6,6 +6,9 @@
 #include "base/buf.h"
 #include "wire/v2_request.h"
 
+/* What is said to whoever asks for memory of GPUs. */
+#define V2_NO_CUDA "CUDA shared memory is not supported"
+
 struct v2_memory_region {
     struct str name; /* a peer's word for it; UTF-8 */
     struct str key;  /* of the object */

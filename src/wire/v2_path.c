@@ -2,9 +2,9 @@
  * encoded slash is never a separator. It refuses names that could mean something to a file
  * system. */
 #include "wire/v2_path.h"
-
 #include "base/utf8.h"
 #include "tensor/tensor.h"
+#include "wire/v2_memory.h"
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
@@ -215,7 +215,7 @@ enum status v2_path_parse(struct arena *arena, struct str path, struct v2_path *
         return memory_path(arena, behind, out, err);
     }
     if (str_starts(path, STR("/v2/cudasharedmemory/"))) {
-        return error_set(err, ST_UNSUPPORTED, "CUDA shared memory is not supported");
+        return error_set(err, ST_UNSUPPORTED, V2_NO_CUDA);
     }
     if (!str_starts(path, models)) {
         return not_found(path, err);

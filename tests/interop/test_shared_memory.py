@@ -188,7 +188,7 @@ def test_it_is_off_by_default(start_server, repositories, make, module, kind):
 def test_cuda_is_not_served(client, kind):
     for call in (client.get_cuda_shared_memory_status, client.unregister_cuda_shared_memory,
                  lambda: client.register_cuda_shared_memory("one", b"x" * 64, 0, 64)):
-        with pytest.raises(InferenceServerException) as caught:
+        with pytest.raises(InferenceServerException, match="CUDA shared memory") as caught:
             call()
         status_is(kind, caught, 501, "UNIMPLEMENTED")
 
