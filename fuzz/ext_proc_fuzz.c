@@ -40,17 +40,19 @@ static void check_value(struct ext_proc_value value, struct str message) {
 
 static size_t read_headers(struct str fields, struct str message,
                            struct ext_proc_header out[MOST]) {
-    struct pb_reader reader = pb_read(fields);
-    struct ext_proc_header header;
+    struct pb_reader reader = pb_read(fields), any = reader;
+    struct ext_proc_header header, same;
     size_t n = 0;
     while (ext_proc_header_next(&reader, &header)) {
+        check(ext_proc_header_next_any(&any, &same) && any.at == reader.at);
+        check(str_eq(header.key, same.key) && str_eq(header.value, same.value));
         check(is_inside(header.key, message) && is_inside(header.value, message));
         check(ext_proc_header_find(fields, header.key).ptr != NULL);
         if (n < MOST) {
             out[n++] = header;
         }
     }
-    check(!reader.broken);
+    check(!reader.broken && !ext_proc_header_next_any(&any, &same));
     return n;
 }
 

@@ -37,22 +37,16 @@ static bool buf_grow(struct buf *buf, size_t wanted) {
     return true;
 }
 
-char *buf_reserve(struct buf *buf, size_t n_bytes) {
+char *buf_reserve_more(struct buf *buf, size_t n_bytes) {
     size_t wanted;
     if (buf->failed) {
         return NULL;
     }
-    if (!buf->data || n_bytes > buf->cap - buf->len) {
-        if (!checked_add(buf->len, n_bytes, &wanted) || !buf_grow(buf, wanted)) {
-            buf->failed = true;
-            return NULL;
-        }
+    if (!checked_add(buf->len, n_bytes, &wanted) || !buf_grow(buf, wanted)) {
+        buf->failed = true;
+        return NULL;
     }
     return buf->data + buf->len;
-}
-
-void buf_advance(struct buf *buf, size_t n_bytes) {
-    buf->len += n_bytes;
 }
 
 void buf_add(struct buf *buf, const void *data, size_t n_bytes) {

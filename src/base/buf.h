@@ -19,10 +19,16 @@ struct buf {
 
 /* Starts empty with room for `n_bytes` (0: none yet). */
 void buf_init(struct buf *buf, struct arena *arena, size_t n_bytes);
+char *buf_reserve_more(struct buf *buf, size_t n_bytes);
 /* Makes room for `n_bytes` more and returns where they go; the caller writes at most that many and
  * then calls buf_advance. Returns: NULL when out of memory (and `failed` is set). */
-char *buf_reserve(struct buf *buf, size_t n_bytes);
-void buf_advance(struct buf *buf, size_t n_bytes);
+static inline char *buf_reserve(struct buf *buf, size_t n_bytes) {
+    bool has_room = buf->data && !buf->failed && n_bytes <= buf->cap - buf->len;
+    return has_room ? buf->data + buf->len : buf_reserve_more(buf, n_bytes);
+}
+static inline void buf_advance(struct buf *buf, size_t n_bytes) {
+    buf->len += n_bytes;
+}
 void buf_add(struct buf *buf, const void *data, size_t n_bytes);
 void buf_add_str(struct buf *buf, struct str text);
 void buf_add_char(struct buf *buf, char c);

@@ -4,6 +4,8 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 
 /* Returns: the bytes (1 to 4) of the character that `data` begins with; 0 when there is none or it
  * is not well formed within `n_bytes`. */
@@ -12,6 +14,21 @@ size_t utf8_next(const void *data, size_t n_bytes);
 size_t utf8_valid_prefix(const void *data, size_t n_bytes);
 static inline bool utf8_is_valid(const void *data, size_t n_bytes) {
     return utf8_valid_prefix(data, n_bytes) == n_bytes;
+}
+
+/* All of it is below 128: what most names are. */
+static inline bool utf8_is_ascii(const void *data, size_t n_bytes) {
+    const unsigned char *p = data;
+    uint64_t word, seen = 0;
+    size_t at = 0;
+    for (; n_bytes - at >= sizeof word; at += sizeof word) {
+        memcpy(&word, p + at, sizeof word);
+        seen |= word;
+    }
+    for (; at < n_bytes; at++) {
+        seen |= p[at];
+    }
+    return (seen & 0x8080808080808080u) == 0;
 }
 
 #endif

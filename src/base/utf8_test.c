@@ -106,10 +106,27 @@ static void all_starts_agree_with_the_definition(void **state) {
     }
 }
 
+/* One byte that is not ASCII, at each place of a text of each length. */
+static void ascii_is_seen(void **state) {
+    (void)state;
+    for (size_t n = 0; n < 40; n++) {
+        char text[40];
+        memset(text, 0x7f, sizeof(text));
+        assert_true(utf8_is_ascii(text, n));
+        for (size_t i = 0; i < n; i++) {
+            text[i] = '\x80';
+            assert_false(utf8_is_ascii(text, n));
+            assert_true(utf8_is_ascii(text, i));
+            text[i] = '\0';
+        }
+    }
+}
+
 static void nothing_is_text(void **state) {
     (void)state;
     assert_int_equal(utf8_valid_prefix(NULL, 0), 0);
     assert_true(utf8_is_valid(NULL, 0));
+    assert_true(utf8_is_ascii(NULL, 0));
     assert_int_equal(utf8_next(NULL, 0), 0);
 }
 
@@ -117,6 +134,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(boundaries_at_every_position),
         cmocka_unit_test(all_starts_agree_with_the_definition),
+        cmocka_unit_test(ascii_is_seen),
         cmocka_unit_test(nothing_is_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* Headers are compared by their lengths first, so that most of them cost a look at a table. */
+/* Headers are looked at by their lengths first: most of them have none that a name has which is asked
+ * for. */
 #include "pick/request.h"
 
 #include "wire/cookie.h"
@@ -15,6 +16,32 @@ struct found {
     struct ranked_value rewrite, objective, fairness, session;
     struct str selection, cookie;
 };
+
+/* One bit for each length of a name that is looked for; a name of 63 bytes and more has the last. */
+static uint64_t length_bit(size_t n) {
+    return UINT64_C(1) << (n < 63 ? n : 63);
+}
+
+static uint64_t lengths_of(const struct protocol_headers *names) {
+    uint64_t bits = 0;
+    for (size_t i = 0; i < names->n; i++) {
+        bits |= length_bit(names->names[i].len);
+    }
+    return bits;
+}
+
+/* ":path", ":method", "content-type", "content-length", "content-encoding", "cookie" */
+static const uint64_t OWN_LENGTHS = 1 << 5 | 1 << 7 | 1 << 12 | 1 << 14 | 1 << 16 | 1 << 6;
+
+static uint64_t ranked_lengths(const struct protocol *protocol) {
+    return lengths_of(&protocol->objective_headers) | lengths_of(&protocol->rewrite_headers) |
+           lengths_of(&protocol->fairness_headers) | lengths_of(&protocol->session_headers);
+}
+
+static uint64_t single_lengths(const struct protocol *protocol) {
+    return OWN_LENGTHS | length_bit(protocol->model_header.len) |
+           length_bit(protocol->request_id_header.len) | length_bit(protocol->selection_header.len);
+}
 
 static void take_first(struct str *slot, struct str value) {
     if (!slot->ptr) {
@@ -63,15 +90,17 @@ static void take_cookie(struct found *found, struct str value) {
     }
 }
 
-/* The names of the configuration. */
-static void take_configured(struct found *found, const struct ext_proc_header *header) {
+/* The names of the configuration: lists of them. Returns: it was in one. */
+static bool take_listed(struct found *found, const struct ext_proc_header *header) {
     const struct protocol *protocol = found->protocol;
-    if (take_ranked(&protocol->objective_headers, header, &found->objective) ||
-        take_ranked(&protocol->rewrite_headers, header, &found->rewrite) ||
-        take_ranked(&protocol->fairness_headers, header, &found->fairness) ||
-        take_ranked(&protocol->session_headers, header, &found->session)) {
-        return;
-    }
+    return take_ranked(&protocol->objective_headers, header, &found->objective) ||
+           take_ranked(&protocol->rewrite_headers, header, &found->rewrite) ||
+           take_ranked(&protocol->fairness_headers, header, &found->fairness) ||
+           take_ranked(&protocol->session_headers, header, &found->session);
+}
+
+static void take_single(struct found *found, const struct ext_proc_header *header) {
+    const struct protocol *protocol = found->protocol;
     if (header->key.len == 6 && str_is(header->key, "cookie")) {
         take_cookie(found, header->value);
     } else if (str_eq(protocol->model_header, header->key)) {
@@ -86,9 +115,12 @@ static void take_configured(struct found *found, const struct ext_proc_header *h
 static void read_headers(struct found *found, struct str fields) {
     struct pb_reader reader = pb_read(fields);
     struct ext_proc_header header;
+    uint64_t ranked = ranked_lengths(found->protocol), single = single_lengths(found->protocol);
     while (ext_proc_header_next(&reader, &header)) {
-        if (!take_own(found->request, &header)) {
-            take_configured(found, &header);
+        uint64_t bit = length_bit(header.key.len);
+        if (((bit & ranked) == 0 || !take_listed(found, &header)) && (bit & single) != 0 &&
+            !take_own(found->request, &header)) {
+            take_single(found, &header);
         }
     }
     found->request->rewrite = found->rewrite.value;

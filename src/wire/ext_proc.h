@@ -78,7 +78,31 @@ struct ext_proc_header {
  *     while (ext_proc_header_next(&headers, &header)) …
  *
  * Returns: false behind the last. */
-bool ext_proc_header_next(struct pb_reader *headers, struct ext_proc_header *out);
+static inline bool ext_proc_header_next(struct pb_reader *headers, struct ext_proc_header *out);
+/* The next one, however it is written. */
+bool ext_proc_header_next_any(struct pb_reader *headers, struct ext_proc_header *out);
+/* Takes the next one if it is written as Envoy does: in fewer than 128 bytes, a key and a raw_value
+ * and nothing else. Returns: false, and `headers` is where it was. */
+static inline bool ext_proc_header_take_plain(struct pb_reader *headers,
+                                              struct ext_proc_header *out) {
+    enum { HEADER = 1 << 3 | PB_BYTES, KEY = 1 << 3 | PB_BYTES, RAW_VALUE = 3 << 3 | PB_BYTES };
+    const unsigned char *at = (const unsigned char *)headers->at;
+    size_t left = (size_t)(headers->end - headers->at);
+    if (left < 6 || at[0] != HEADER || at[1] >= 0x80 || at[1] > left - 2 || at[2] != KEY) {
+        return false;
+    }
+    size_t n = at[1], n_key = at[3];
+    if (n_key + 4 > n || at[4 + n_key] != RAW_VALUE || n_key + 4 + at[5 + n_key] != n) {
+        return false;
+    }
+    out->key = str_make(headers->at + 4, n_key);
+    out->value = str_make(headers->at + 6 + n_key, n - n_key - 4);
+    headers->at += n + 2;
+    return true;
+}
+static inline bool ext_proc_header_next(struct pb_reader *headers, struct ext_proc_header *out) {
+    return ext_proc_header_take_plain(headers, out) || ext_proc_header_next_any(headers, out);
+}
 /* The value of the first of that name. Returns: ptr NULL where there is none. */
 struct str ext_proc_header_find(struct str fields, struct str key);
 

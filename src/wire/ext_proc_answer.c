@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "wire/ext_proc_fields.h"
+#include "wire/ext_proc_pick.h"
 #include "wire/ext_proc_struct.h"
 
 enum {
@@ -176,9 +177,28 @@ static enum status gather(struct arena *arena, const struct message *message,
     return ST_OK;
 }
 
+/* In memory that the arena has in one piece. Returns: false: it is another, or there is none. */
+static bool encode_pick(struct arena *arena, const struct ext_proc_answer *answer,
+                        struct ext_proc_bytes *out) {
+    struct block {
+        struct piece piece;
+        char bytes[EXT_PROC_MOST_PICK_BYTES];
+    } *block = arena_alloc(arena, sizeof(*block));
+    char *end = block ? block->bytes + sizeof(block->bytes) : NULL;
+    size_t n = block ? ext_proc_pick_print(answer, end) : 0;
+    if (n > 0) {
+        block->piece = (struct piece){end - n, n};
+        *out = (struct ext_proc_bytes){&block->piece, 1, n};
+    }
+    return n > 0;
+}
+
 enum status ext_proc_answer_encode(struct arena *arena, const struct ext_proc_answer *answer,
                                    struct ext_proc_bytes *out, struct error *err) {
     struct message message = {.cut = 0};
+    if (answer->n_metadata > 0 && encode_pick(arena, answer, out)) {
+        return ST_OK;
+    }
     bool has_body =
         answer->body_change == EXT_PROC_BODY_REPLACED || answer->body_change == EXT_PROC_BODY_SENT;
     buf_init(&message.block, arena, FIRST_BYTES);

@@ -33,6 +33,78 @@ static const struct str ENDPOINT = {"[::1]:8000", 10};
 static const struct str LB = {"envoy.lb", 8};
 static const struct str KEY = {"x-gateway-destination-endpoint", 30};
 
+/* ---- picks ----------------------------------------------------------------------------------- */
+
+/* The same answer with modes, which come last and are empty, is written in the way of any. */
+static void check_pick(struct ext_proc_answer *answer) {
+    const struct ext_proc_modes modes = {EXT_PROC_SEND_DEFAULT};
+    struct ext_proc_bytes bytes;
+    answer->mode_override = NULL;
+    struct ext_proc_reply reply = there_and_back(answer, &bytes);
+    struct str straight = join(&bytes);
+    assert_int_equal(reply.clear_route_cache, answer->clear_route_cache);
+    answer->mode_override = &modes;
+    there_and_back(answer, &bytes);
+    struct str any = join(&bytes);
+    assert_int_equal(any.len, straight.len + 2);
+    assert_memory_equal(any.ptr, straight.ptr, straight.len);
+}
+
+/* Texts of each length up to some where lengths have two bytes. */
+static void test_picks_of_all_sizes(void **state) {
+    char text[140];
+    (void)state;
+    memset(text, 'x', sizeof(text));
+    for (size_t n = 0; n <= sizeof(text); n++) {
+        for (size_t n_key = 0; n_key <= sizeof(text); n_key += n_key == 30 ? 97 : 30) {
+            struct str value = {text, n}, key = {text, n_key};
+            struct ext_proc_header set[] = {{KEY, value}, {key, ENDPOINT}};
+            struct ext_proc_entry entries[] = {{KEY, value, NULL, 0}, {key, ENDPOINT, NULL, 0}};
+            struct ext_proc_space space = {LB, entries, 0};
+            struct ext_proc_answer answer = {.kind = EXT_PROC_REQUEST_HEADERS,
+                                             .clear_route_cache = true,
+                                             .headers = {.set = set},
+                                             .metadata = &space,
+                                             .n_metadata = 1};
+            for (int which = 0; which < 9; which++) {
+                answer.headers.n_set = (size_t)which % 3;
+                space.n_entries = (size_t)which / 3;
+                check_pick(&answer);
+            }
+            space.name = key;
+            check_pick(&answer);
+            answer.kind = EXT_PROC_REQUEST_TRAILERS;
+            answer.clear_route_cache = false;
+            check_pick(&answer);
+        }
+    }
+}
+
+/* What makes it another answer is said all the same. */
+static void test_picks_with_more(void **state) {
+    struct str texts[] = {ENDPOINT, LB};
+    struct ext_proc_header header = {KEY, ENDPOINT};
+    struct ext_proc_entry entry = {KEY, ENDPOINT, NULL, 0};
+    struct ext_proc_space space = {LB, &entry, 1};
+    const struct ext_proc_answer pick = {.kind = EXT_PROC_REQUEST_HEADERS,
+                                         .clear_route_cache = true,
+                                         .headers = {.set = &header, .n_set = 1},
+                                         .metadata = &space,
+                                         .n_metadata = 1};
+    struct ext_proc_answer others[] = {pick, pick, pick, pick};
+    (void)state;
+    others[1].clear_route_cache = false;
+    others[2].replaces = true;
+    others[3].headers.remove = texts;
+    others[3].headers.n_remove = 2;
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        check_pick(&others[i]);
+    }
+    entry.list = texts;
+    entry.n_list = 2;
+    check_pick(&others[0]);
+}
+
 /* ---- bodies ---------------------------------------------------------------------------------- */
 
 /* Around a body of each size at which a length gets another byte, with and without what can stand
@@ -273,6 +345,8 @@ static void test_out_of_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_picks_of_all_sizes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_picks_with_more, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bodies_of_all_sizes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_body_cleared_and_kept, setup, teardown),
         cmocka_unit_test_setup_teardown(test_the_end_of_grpc_messages, setup, teardown),

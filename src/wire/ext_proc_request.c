@@ -1,5 +1,6 @@
 /* ProcessingRequest: one walk over the top, then one over the member that counts. What the
  * accessors walk later was looked at here, so that they have nothing to refuse. */
+#include "base/utf8.h"
 #include "wire/ext_proc_fields.h"
 #include "wire/ext_proc_struct.h"
 
@@ -17,23 +18,39 @@ static const struct ext_proc_slot HEADER[] = {
     {.number = 0},
 };
 
-static enum status check_map(struct str message, struct error *err) {
-    struct pb_reader reader = pb_read(message);
-    struct pb_field field;
+static enum status check_field(const struct pb_field *field, struct error *err) {
     struct str bytes;
     struct header header;
-    enum status status = ST_OK;
-    while (status == ST_OK && pb_next(&reader, &field)) {
-        if (field.number == EXT_PROC_F_MAP_HEADER) {
-            status = ext_proc_take_bytes(&field, "headers", &bytes, err);
-            status = status == ST_OK ? ext_proc_read(bytes, "HeaderValue", HEADER, &header, err)
-                                     : status;
-        }
+    if (field->number != EXT_PROC_F_MAP_HEADER) {
+        return ST_OK;
     }
-    return status == ST_OK && reader.broken ? pb_broken(&reader, "HeaderMap", err) : status;
+    enum status status = ext_proc_take_bytes(field, "headers", &bytes, err);
+    return status == ST_OK ? ext_proc_read(bytes, "HeaderValue", HEADER, &header, err) : status;
 }
 
-bool ext_proc_header_next(struct pb_reader *headers, struct ext_proc_header *out) {
+static enum status check_map(struct str message, struct error *err) {
+    struct pb_reader reader = pb_read(message);
+    for (;;) {
+        const char *at = reader.at;
+        struct ext_proc_header header;
+        struct pb_field field;
+        if (ext_proc_header_take_plain(&reader, &header)) {
+            if (utf8_is_ascii(header.key.ptr, header.key.len)) {
+                continue;
+            }
+            reader.at = at;
+        }
+        if (!pb_next(&reader, &field)) {
+            return reader.broken ? pb_broken(&reader, "HeaderMap", err) : ST_OK;
+        }
+        enum status status = check_field(&field, err);
+        if (status != ST_OK) {
+            return status;
+        }
+    }
+}
+
+bool ext_proc_header_next_any(struct pb_reader *headers, struct ext_proc_header *out) {
     struct pb_field field;
     do {
         if (!pb_next(headers, &field)) {

@@ -139,6 +139,9 @@ static const struct row {
     {STR("\x12\x06\x0a\x04\x0a\x02\x0a\x05"), ST_BAD_REQUEST, "HeaderValue"},
     {STR("\x12\x07\x0a\x05\x0a\x03\x0a\x01\xff"), ST_BAD_FIELD, "UTF-8"},
     {STR("\x12\x07\x0a\x05\x0a\x03\x12\x01\xff"), ST_BAD_FIELD, "UTF-8"},
+    {STR("\x12\x0a\x0a\x08\x0a\x06\x0a\x01\xff\x1a\x01x"), ST_BAD_FIELD, "UTF-8"},
+    {STR("\x12\x0a\x0a\x08\x0a\x06\x0a\x01k\x1a\x02x"), ST_BAD_REQUEST, "HeaderValue"},
+    {STR("\x12\x09\x0a\x07\x0a\x06\x0a\x01k\x1a\x01"), ST_BAD_REQUEST, "HeaderMap"},
     {STR("\x32\x02\x0a\x05"), ST_BAD_REQUEST, "HttpTrailers"},
     {STR("\x22\x02\x08\x01"), ST_BAD_FIELD, "body"},
     {STR("\x22\x02\x12\x00"), ST_BAD_FIELD, "end_of_stream"},
@@ -171,7 +174,7 @@ static void test_refused(void **state) {
 /* Empty messages within each other, as deep as that: metadata_context (8) with Structs in it, or
  * attributes (9). It is written from its end. */
 static struct str nest(size_t depth, uint32_t top) {
-    enum { MOST_HEAD = 16 };
+    enum { MOST_HEAD = 2 * PB_MOST_VARINT_BYTES };
     static const uint32_t begins[] = {1, 2};     /* a namespace's entry and its Struct ... */
     static const uint32_t goes_on[] = {1, 2, 5}; /* ... its entry, that's value, that's Struct */
     size_t room = depth * MOST_HEAD, at = room;
@@ -328,6 +331,45 @@ static void test_values_of_headers(void **state) {
     assert_null(ext_proc_header_find(request.fields, STR("e")).ptr);
 }
 
+/* A key and a raw_value of each length up to some where a length has two bytes; what stands there
+ * with them, or in another order, changes nothing. */
+static void check_header(struct str key, struct str value, bool swapped, bool with_more) {
+    struct ext_proc_request request;
+    struct ext_proc_header header;
+    struct error err;
+    struct buf out;
+    buf_init(&out, arena, 0);
+    size_t message = pb_begin(&out, 2), map = pb_begin(&out, 1), begun = pb_begin(&out, 1);
+    pb_add_bytes(&out, swapped ? 3 : 1, swapped ? value : key);
+    pb_add_bytes(&out, swapped ? 1 : 3, swapped ? key : value);
+    if (with_more) {
+        pb_add_varint(&out, 9, 1);
+    }
+    pb_end(&out, begun);
+    pb_end(&out, map);
+    pb_end(&out, message);
+    assert_int_equal(decode(&out, &request, &err), ST_OK);
+    struct pb_reader reader = pb_read(request.fields);
+    assert_true(ext_proc_header_next(&reader, &header));
+    assert_true(str_eq(header.key, key) && str_eq(header.value, value));
+    assert_false(ext_proc_header_next(&reader, &header));
+}
+
+static void test_headers_of_all_sizes(void **state) {
+    char keys[140], values[140];
+    (void)state;
+    memset(keys, 'k', sizeof(keys));
+    memset(values, '\xff', sizeof(values));
+    for (size_t n = 0; n <= sizeof(keys); n++) {
+        for (size_t m = 0; m <= sizeof(values); m++) {
+            check_header(str_make(keys, n), str_make(values, m), false, false);
+        }
+        check_header(str_make(keys, n), str_make(values, 7), true, false);
+        check_header(str_make(keys, n), str_make(values, 7), false, true);
+        check_header(STR("\xc3\xa4"), str_make(values, n), false, false);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_the_oneof_comes_last, setup, teardown),
@@ -338,6 +380,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_values, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lists, setup, teardown),
         cmocka_unit_test_setup_teardown(test_values_of_headers, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_headers_of_all_sizes, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -169,7 +169,9 @@ enum status pb_take_string(const struct pb_field *field, const char *path, struc
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static size_t put_varint(char out[PB_MOST_VARINT_BYTES], uint64_t value) {
+enum { MOST_HEAD_BYTES = 2 * PB_MOST_VARINT_BYTES }; /* a tag, and a number or a length */
+
+static size_t put_varint(char *out, uint64_t value) {
     size_t n = 0;
     while (value >= 0x80) {
         out[n++] = (char)(value | 0x80);
@@ -179,13 +181,34 @@ static size_t put_varint(char out[PB_MOST_VARINT_BYTES], uint64_t value) {
     return n;
 }
 
+static size_t put_tag(char *out, uint32_t number, enum pb_type type) {
+    return put_varint(out, (uint64_t)number << TYPE_BITS | (unsigned)type);
+}
+
+static size_t put_head(char *out, uint32_t number, enum pb_type type, uint64_t value) {
+    size_t n = put_tag(out, number, type);
+    return n + put_varint(out + n, value);
+}
+
 static void add_varint(struct buf *out, uint64_t value) {
-    char bytes[PB_MOST_VARINT_BYTES];
-    buf_add(out, bytes, put_varint(bytes, value));
+    char *to = buf_reserve(out, PB_MOST_VARINT_BYTES);
+    if (to) {
+        buf_advance(out, put_varint(to, value));
+    }
 }
 
 static void add_tag(struct buf *out, uint32_t number, enum pb_type type) {
-    add_varint(out, (uint64_t)number << TYPE_BITS | (unsigned)type);
+    char *to = buf_reserve(out, PB_MOST_VARINT_BYTES);
+    if (to) {
+        buf_advance(out, put_tag(to, number, type));
+    }
+}
+
+static void add_head(struct buf *out, uint32_t number, enum pb_type type, uint64_t value) {
+    char *to = buf_reserve(out, MOST_HEAD_BYTES);
+    if (to) {
+        buf_advance(out, put_head(to, number, type, value));
+    }
 }
 
 static void add_fixed(struct buf *out, uint64_t value, size_t n_bytes) {
@@ -197,8 +220,7 @@ static void add_fixed(struct buf *out, uint64_t value, size_t n_bytes) {
 }
 
 void pb_add_varint(struct buf *out, uint32_t number, uint64_t value) {
-    add_tag(out, number, PB_VARINT);
-    add_varint(out, value);
+    add_head(out, number, PB_VARINT, value);
 }
 
 void pb_add_fixed64(struct buf *out, uint32_t number, uint64_t value) {
@@ -218,13 +240,12 @@ void pb_add_double(struct buf *out, uint32_t number, double value) {
 }
 
 void pb_add_head(struct buf *out, uint32_t number, uint64_t n_bytes) {
-    add_tag(out, number, PB_BYTES);
-    add_varint(out, n_bytes);
+    add_head(out, number, PB_BYTES, n_bytes);
 }
 
 size_t pb_head_bytes(uint32_t number, uint64_t n_bytes) {
-    char bytes[PB_MOST_VARINT_BYTES];
-    return put_varint(bytes, (uint64_t)number << TYPE_BITS) + put_varint(bytes, n_bytes);
+    char head[MOST_HEAD_BYTES];
+    return put_head(head, number, PB_BYTES, n_bytes);
 }
 
 void pb_add_bytes(struct buf *out, uint32_t number, struct str bytes) {
@@ -241,8 +262,7 @@ void pb_add_string(struct buf *out, uint32_t number, struct str text) {
 /* The length is known at the end: one byte is left for it, which is enough for most, and the
  * content moves where it is not. */
 size_t pb_begin(struct buf *out, uint32_t number) {
-    add_tag(out, number, PB_BYTES);
-    buf_add_char(out, 0);
+    add_head(out, number, PB_BYTES, 0);
     return out->len;
 }
 

@@ -29,7 +29,7 @@ static bool is_one_of(struct str text, const char *const *list, size_t n, bool e
 /* What is behind the last "/v2/models/". Returns: ptr NULL where there is none. */
 static struct str behind_models(struct str path) {
     for (size_t at = path.len < MODELS.len ? 0 : path.len - MODELS.len + 1; at > 0; at--) {
-        if (memcmp(path.ptr + at - 1, MODELS.ptr, MODELS.len) == 0) {
+        if (path.ptr[at] == 'v' && memcmp(path.ptr + at - 1, MODELS.ptr, MODELS.len) == 0) {
             size_t n = at - 1 + MODELS.len;
             return str_make(path.ptr + n, path.len - n);
         }
