@@ -47,6 +47,9 @@ enum status ext_proc_struct_check(struct str message, enum ext_proc_node node, c
                                   struct error *err) {
     struct level levels[EXT_PROC_MOST_DEPTH];
     size_t depth = 0;
+    if (message.len == 0) {
+        return ST_OK;
+    }
     levels[depth++] = (struct level){pb_read(message), node};
     while (depth > 0) {
         struct level *level = &levels[depth - 1];

@@ -125,7 +125,25 @@ static bool skip_group(struct pb_reader *reader, uint32_t number) {
     return true;
 }
 
+/* Bytes, of which the tag has one byte and the length two. */
+static bool take_longer(struct pb_reader *reader, struct pb_field *field) {
+    const unsigned char *at = (const unsigned char *)reader->at;
+    size_t left = (size_t)(reader->end - reader->at);
+    bool fits = left >= 3 && (at[0] & 0x87) == PB_BYTES && at[0] > PB_BYTES && at[1] >= 0x80 &&
+                at[2] < 0x80;
+    size_t n_bytes = fits ? (at[1] & 0x7fU) | (size_t)at[2] << 7 : 0;
+    if (!fits || n_bytes > left - 3) {
+        return false;
+    }
+    *field = (struct pb_field){at[0] >> TYPE_BITS, PB_BYTES, 0, str_make(reader->at + 3, n_bytes)};
+    reader->at += 3 + n_bytes;
+    return true;
+}
+
 bool pb_next_any(struct pb_reader *reader, struct pb_field *field) {
+    if (take_longer(reader, field)) {
+        return true;
+    }
     while (reader->at < reader->end) {
         unsigned type;
         if (!read_tag(reader, &field->number, &type)) {
