@@ -1,4 +1,4 @@
-/* Headers are looked at by their lengths first: most of them have none that a name has which is asked
+/* Headers are looked at by their lengths first: most of them have one that none has which is asked
  * for. */
 #include "pick/request.h"
 
@@ -17,7 +17,7 @@ struct found {
     struct str selection, cookie;
 };
 
-/* One bit for each length of a name that is looked for; a name of 63 bytes and more has the last. */
+/* One bit for each length of a name that is looked for; one of 63 bytes and more has the last. */
 static uint64_t length_bit(size_t n) {
     return UINT64_C(1) << (n < 63 ? n : 63);
 }

@@ -37,7 +37,7 @@ static const struct str KEY = {"x-gateway-destination-endpoint", 30};
 
 /* The same answer with modes, which come last and are empty, is written in the way of any. */
 static void check_pick(struct ext_proc_answer *answer) {
-    const struct ext_proc_modes modes = {EXT_PROC_SEND_DEFAULT};
+    static const struct ext_proc_modes modes = {.request_headers = EXT_PROC_SEND_DEFAULT};
     struct ext_proc_bytes bytes;
     answer->mode_override = NULL;
     struct ext_proc_reply reply = there_and_back(answer, &bytes);

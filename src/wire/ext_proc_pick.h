@@ -11,9 +11,9 @@ enum {
     EXT_PROC_MOST_PICK_BYTES = 2 * (2 + EXT_PROC_MOST_PART_BYTES)
 };
 
-/* The bytes that ext_proc_answer_encode gives, if the answer is one to headers that sets headers and
- * clears the route cache, with metadata of one space, each of them less than 128 bytes: they end
- * where `end` points. Returns: how many; 0: it is another. */
+/* The bytes that ext_proc_answer_encode gives, if the answer is one to headers that sets headers
+ * and clears the route cache, with metadata of one space, each of them less than 128 bytes: they
+ * end where `end` points. Returns: how many; 0: it is another. */
 size_t ext_proc_pick_print(const struct ext_proc_answer *answer, char *end);
 
 #endif
