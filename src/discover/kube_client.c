@@ -6,18 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "discover/kube_config_state.h"
+#include "discover/kube_login.h"
 #include "loop/clock.h"
 #include "net/http_fetch.h"
 #include "wire/kube_stream.h"
 
 enum { MOST_KEPT = 8, MOST_BYTES = 64 << 20, SAID_BYTES = 4096, MOST_FIELDS = 64 };
+enum { UNAUTHORIZED = 401 };
 static const uint64_t NS_PER_S = 1000000000;
 static const uint64_t TIMEOUT_NS = 30000000000;
 static const uint64_t CONNECT_TIMEOUT_NS = 10000000000;
 
 enum call_state {
     CALL_WAITING, /* to be asked */
+    CALL_UNKNOWN, /* to be asked when it is known who we are */
     CALL_ASKED,   /* the fetcher has it */
     CALL_FAILED,  /* to be told of */
     CALL_LEFT,    /* nobody wants it any more */
@@ -31,19 +33,23 @@ struct kube_call {
     struct kube_ask ask;
     char *url;
     struct http_fetch *fetch;
-    struct error error; /* of one that failed */
-    size_t n_said;      /* what is said instead of pieces */
+    unsigned generation; /* of what was shown */
+    struct error error;  /* of one that failed */
+    size_t n_said;       /* what is said instead of pieces */
     char said[SAID_BYTES];
 };
 
 struct kube_client {
     struct worker *worker;
     struct kube_config *config;
+    struct kube_login login;
     struct http_fetcher *fetcher;
     struct kube_call *calls;
     struct alarm soon;
     bool in_piece;
     bool stopping;
+    void (*done)(void *cookie);
+    void *cookie;
 };
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -122,6 +128,9 @@ static void on_done(void *user, const struct http_fetched *fetched) {
     if (fetched->error.status == ST_OK) {
         struct str body = call->ask.piece ? str_make(call->said, call->n_said) : fetched->body;
         read_answer(&answer, body, &doc);
+        if (fetched->status == UNAUTHORIZED) {
+            kube_login_refuse(&call->client->login, call->generation);
+        }
     } else {
         error_prefix(&answer.error, "%s", call->client->config->server);
     }
@@ -145,14 +154,6 @@ static void on_piece(void *user, struct str bytes) {
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-/* All that we are known by, as it is now. */
-static enum status look(struct kube_config *config, struct error *err) {
-    enum status status = kube_datum_look(&config->ca, false, err);
-    status = status == ST_OK ? kube_datum_look(&config->cert, false, err) : status;
-    status = status == ST_OK ? kube_datum_look(&config->key, false, err) : status;
-    return status == ST_OK ? kube_datum_look(&config->token, true, err) : status;
-}
-
 static size_t fill_fields(const struct kube_config *config, const char *fields[MOST_FIELDS]) {
     size_t n = 0;
     fields[n++] = "Accept: application/json";
@@ -165,14 +166,15 @@ static size_t fill_fields(const struct kube_config *config, const char *fields[M
     return n;
 }
 
-static enum status fetch(struct kube_call *call, struct error *err) {
+static enum status fetch(struct kube_call *call, const struct kube_identity *identity,
+                         struct error *err) {
     const struct kube_config *config = call->client->config;
     const struct kube_ask *ask = &call->ask;
     const char *fields[MOST_FIELDS];
     struct http_fetch_tls tls = {.insecure = config->insecure,
-                                 .ca_pem = kube_datum_text(&config->ca),
-                                 .cert_pem = kube_datum_text(&config->cert),
-                                 .key_pem = kube_datum_text(&config->key),
+                                 .ca_pem = identity->ca,
+                                 .cert_pem = identity->cert,
+                                 .key_pem = identity->key,
                                  .name = config->tls_name};
     struct http_fetch_ask fetched = {
         .url = call->url,
@@ -186,7 +188,7 @@ static enum status fetch(struct kube_call *call, struct error *err) {
         .max_body_bytes = ask->piece           ? SIZE_MAX
                           : ask->max_bytes > 0 ? ask->max_bytes
                                                : MOST_BYTES,
-        .bearer = config->token.text,
+        .bearer = identity->token,
         .tls = &tls,
         .alive = true,
         .piece = ask->piece ? on_piece : NULL,
@@ -197,8 +199,16 @@ static enum status fetch(struct kube_call *call, struct error *err) {
 
 /* Returns: false: it has failed, and is to be told of. */
 static bool start(struct kube_call *call) {
-    enum status status = look(call->client->config, &call->error);
-    status = status == ST_OK ? fetch(call, &call->error) : status;
+    struct kube_identity identity;
+    enum status status = kube_login_look(&call->client->login, &identity, &call->error);
+    if (status == ST_NOT_READY) {
+        call->state = CALL_UNKNOWN;
+        return true;
+    }
+    if (status == ST_OK) {
+        call->generation = identity.generation;
+        status = fetch(call, &identity, &call->error);
+    }
     call->state = status == ST_OK ? CALL_ASKED : CALL_FAILED;
     return status == ST_OK;
 }
@@ -206,7 +216,7 @@ static bool start(struct kube_call *call) {
 /* One thing that was put off. Returns: false: there is none. */
 static bool act(struct kube_client *client) {
     struct kube_call *call = client->calls;
-    while (call && call->state == CALL_ASKED) {
+    while (call && (call->state == CALL_ASKED || call->state == CALL_UNKNOWN)) {
         call = call->next;
     }
     if (!call) {
@@ -222,11 +232,28 @@ static bool act(struct kube_client *client) {
     return true;
 }
 
+static void act_all(struct kube_client *client) {
+    while (act(client)) {
+    }
+}
+
 static void ring(struct alarm *alarm) {
     struct kube_client *client =
         (struct kube_client *)(void *)((char *)alarm - offsetof(struct kube_client, soon));
-    while (act(client)) {
+    act_all(client);
+}
+
+/* It is known who we are, or why not. */
+static void on_known(struct kube_login *login, const struct error *err) {
+    struct kube_client *client =
+        (struct kube_client *)(void *)((char *)login - offsetof(struct kube_client, login));
+    for (struct kube_call *call = client->calls; call; call = call->next) {
+        if (call->state == CALL_UNKNOWN) {
+            call->state = err ? CALL_FAILED : CALL_WAITING;
+            call->error = err ? *err : call->error;
+        }
     }
+    act_all(client);
 }
 
 static enum status copy_ask(struct kube_call *call, const struct kube_ask *ask) {
@@ -296,6 +323,7 @@ enum status kube_client_new(struct worker *worker, struct kube_config *config,
         return error_set(err, ST_NO_MEMORY, "no memory for asking the API server");
     }
     *client = (struct kube_client){.worker = worker, .config = config, .soon.ring = ring};
+    client->login = (struct kube_login){.worker = worker, .config = config, .known = on_known};
     enum status status = http_fetcher_new(worker, NULL, MOST_KEPT, &client->fetcher, err);
     if (status != ST_OK) {
         kube_config_free(config);
@@ -310,10 +338,17 @@ const struct kube_config *kube_client_config(const struct kube_client *client) {
     return client->config;
 }
 
+static void on_logged_out(void *cookie) {
+    struct kube_client *client = cookie;
+    http_fetcher_stop(client->fetcher, client->done, client->cookie);
+}
+
 void kube_client_stop(struct kube_client *client, void (*done)(void *cookie), void *cookie) {
     struct error cancelled;
     error_set(&cancelled, ST_CANCELLED, "given up");
     client->stopping = true;
+    client->done = done;
+    client->cookie = cookie;
     alarm_clear(worker_alarms(client->worker), &client->soon);
     while (client->calls) {
         struct kube_call *call = client->calls;
@@ -322,11 +357,12 @@ void kube_client_stop(struct kube_client *client, void (*done)(void *cookie), vo
         }
         call_fail(call, &cancelled);
     }
-    http_fetcher_stop(client->fetcher, done, cookie);
+    kube_login_stop(&client->login, on_logged_out, client);
 }
 
 void kube_client_free(struct kube_client *client) {
     if (client) {
+        kube_login_fini(&client->login);
         http_fetcher_free(client->fetcher);
         kube_config_free(client->config);
         free(client);

@@ -99,6 +99,7 @@ void kube_config_free(struct kube_config *config) {
     free(config->server);
     free(config->name_space);
     free(config->tls_name);
+    free(config->extension);
     free(config);
 }
 

@@ -137,6 +137,22 @@ static enum status check_server(const struct doc_node *node, char *server, struc
     return ST_OK;
 }
 
+/* What a cluster says to programs, as JSON. */
+static enum status read_extension(struct kube_config *config, const struct doc_node *cluster,
+                                  struct error *err) {
+    struct doc_node list = doc_get(cluster, "extensions"), item = {0};
+    while (!config->extension && doc_present(&list) && doc_each(&list, &item)) {
+        if (str_is(kube_text(&item, "name"), "client.authentication.k8s.io/exec")) {
+            struct doc_node value = doc_get(&item, "extension");
+            config->extension = value.val ? yyjson_val_write(value.val, 0, NULL) : strdup("null");
+            if (!config->extension) {
+                return no_memory(err);
+            }
+        }
+    }
+    return ST_OK;
+}
+
 static enum status read_cluster(struct kube_config *config, const struct found *cluster,
                                 struct error *err) {
     const struct doc_node *node = &cluster->value;
@@ -153,6 +169,7 @@ static enum status read_cluster(struct kube_config *config, const struct found *
     status = status == ST_OK ? doc_read_bool(&insecure, &config->insecure, err) : status;
     status = status == ST_OK ? kube_config_text(node, "tls-server-name", &config->tls_name, err)
                              : status;
+    status = status == ST_OK ? read_extension(config, node, err) : status;
     return status == ST_OK
                ? kube_config_pem(node, "certificate-authority", cluster->folder, &config->ca, err)
                : status;

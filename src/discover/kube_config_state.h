@@ -1,4 +1,5 @@
-/* What a configuration holds. For kube_config*.c, kube_login.c and kube_client.c only. */
+/* What a configuration holds. For kube_config*.c, kube_exec.c, kube_login.c and
+ * kube_client.c only. */
 #ifndef SLUICE_DISCOVER_KUBE_CONFIG_STATE_H
 #define SLUICE_DISCOVER_KUBE_CONFIG_STATE_H
 
@@ -18,6 +19,7 @@ struct kube_config {
     char **fields;           /* of the header, besides: as whom to act */
     size_t n_fields;
     struct kube_exec *exec; /* NULL: none */
+    char *extension;        /* of the cluster, for the program: JSON; NULL: none */
 };
 
 /* From kubeconfig files. `many`: there may be several paths, with ':' between them; the first of

@@ -87,6 +87,20 @@ static inline void kube_expect(struct kube_rig *rig, const char *wanted) {
     lock_drop(&rig->lock);
 }
 
+/* The same, of its beginning; the first note is enough. */
+static inline void kube_expect_start(struct kube_rig *rig, const char *wanted) {
+    lock_take(&rig->lock);
+    while (rig->n_record == 0) {
+        lock_wait(&rig->lock, &rig->cond);
+    }
+    if (strncmp(rig->record, wanted, strlen(wanted)) != 0) {
+        fail_msg("expected: %s…\ngot: %s", wanted, rig->record);
+    }
+    rig->n_record = 0;
+    rig->record[0] = '\0';
+    lock_drop(&rig->lock);
+}
+
 /* ---- the server ------------------------------------------------------------------------------ */
 
 static inline void kube_read_request(struct kube_rig *rig, int fd) {
@@ -107,6 +121,11 @@ static inline void kube_read_request(struct kube_rig *rig, int fd) {
     rig->seen[n + n_body] = '\0';
 }
 
+/* The client may have gone. */
+static inline void kube_send(int fd, struct str text) {
+    (void)test_try_send(fd, text.ptr, text.len);
+}
+
 static inline void kube_answer_step(const struct kube_step *step, int fd) {
     static const char head[] = "HTTP/1.1 %s\r\nContent-Type: application/json\r\n%s"
                                "Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -115,15 +134,15 @@ static inline void kube_answer_step(const struct kube_step *step, int fd) {
     size_t n = strlen(body), n_piece = step->ending == KUBE_SLOW ? 1 : n;
     int len = snprintf(text, sizeof(text), head, step->status ? step->status : "200 OK",
                        step->fields ? step->fields : "");
-    test_send(fd, str_make(text, (size_t)len));
+    kube_send(fd, str_make(text, (size_t)len));
     for (size_t at = 0; at < n; at += n_piece) {
         len = snprintf(text, sizeof(text), "%zx\r\n", n_piece);
-        test_send(fd, str_make(text, (size_t)len));
-        test_send(fd, str_make(body + at, n_piece));
-        test_send(fd, STR("\r\n"));
+        kube_send(fd, str_make(text, (size_t)len));
+        kube_send(fd, str_make(body + at, n_piece));
+        kube_send(fd, STR("\r\n"));
     }
     if (step->ending == KUBE_CLOSES || step->ending == KUBE_SLOW) {
-        test_send(fd, STR("0\r\n\r\n"));
+        kube_send(fd, STR("0\r\n\r\n"));
     }
 }
 
@@ -259,23 +278,34 @@ static inline void kube_step_stop(struct kube_rig *rig) {
     kube_client_stop(rig->client, kube_end, rig);
 }
 
-static inline void kube_rig_fini(struct kube_rig *rig) {
-    static const char *const files[] = {"config", "token"};
-    char path[128];
+/* Stops the client; the record stays. */
+static inline void kube_rig_end(struct kube_rig *rig) {
     kube_rig_let_go(rig);
     kube_run(rig, kube_step_stop);
     worker_stop(rig->worker);
     worker_join(rig->worker);
     kube_client_free(rig->client);
     worker_free(rig->worker);
-    close(rig->fd);
-    for (size_t i = 0; i < 2; i++) {
+    if (rig->fd >= 0) {
+        close(rig->fd);
+    }
+}
+
+static inline void kube_rig_clean(struct kube_rig *rig) {
+    static const char *const files[] = {"config", "token", "program", "runs"};
+    char path[128];
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
         snprintf(path, sizeof(path), "%s/%s", rig->folder, files[i]);
         unlink(path);
     }
     rmdir(rig->folder);
     lock_cond_fini(&rig->cond);
     lock_fini(&rig->lock);
+}
+
+static inline void kube_rig_fini(struct kube_rig *rig) {
+    kube_rig_end(rig);
+    kube_rig_clean(rig);
 }
 
 #endif
