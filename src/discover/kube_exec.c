@@ -57,7 +57,7 @@ static enum status read_command(const struct doc_node *node, const char *folder,
     if (status == ST_OK && !command) {
         status = doc_error(node, err, "expected the name of a program (command)");
     }
-    if (status == ST_OK && strchr(command, '/')) {
+    if (status == ST_OK && command && strchr(command, '/')) {
         *out = kube_config_path(folder, str_of(command));
         status = *out ? ST_OK : no_memory(err);
         free(command);
