@@ -127,6 +127,13 @@ static void log_cluster(struct pick_discovery *self, bool has_pool) {
     }
 }
 
+/* Of several the leader writes it. */
+static void look_at_status(struct pick_discovery *self) {
+    if (self->has_pool && self->leads) {
+        kube_status_look(self->status);
+    }
+}
+
 static void on_cluster(void *cookie) {
     struct pick_discovery *self = cookie;
     bool has_pool = kube_store_has_pool(kube_source_store(self->cluster));
@@ -135,6 +142,7 @@ static void on_cluster(void *cookie) {
         self->has_pool = has_pool;
         atomic_store(&self->ready, has_pool && self->leads);
         spread(self);
+        look_at_status(self);
     }
     say(self, &self->told);
 }
@@ -144,6 +152,7 @@ static void on_leads(void *cookie, bool leads) {
     self->leads = leads;
     atomic_store(&self->ready, leads && self->has_pool);
     tell_main(self);
+    look_at_status(self);
 }
 
 /* ---- what the others say --------------------------------------------------------------------- */
@@ -183,6 +192,7 @@ static void run_left(struct worker_msg *msg) {
 }
 
 static void stop_cluster(struct pick_discovery *self) {
+    kube_status_stop(self->status);
     if (self->leader) {
         kube_leader_stop(self->leader, on_left, self);
     } else {
@@ -237,18 +247,23 @@ static void start_timer(struct pick_discovery *self) {
 }
 
 static enum status use_cluster(struct pick_discovery *self, struct error *err) {
-    struct kube_leader_options options = {
+    struct kube_leader_options leader = {
         .worker = self->worker, .changed = on_leads, .cookie = self};
+    struct kube_status_options status = {.worker = self->worker,
+                                         .store = kube_source_store(self->cluster)};
     struct kube_source_report report;
     enum status st = kube_source_use(self->cluster, self->worker, err);
-    if (st != ST_OK || !self->settings->leader_election) {
+    if (st != ST_OK) {
         return st;
     }
     kube_source_report(self->cluster, &report);
-    options.client = kube_source_client(self->cluster);
-    options.name_space = report.name_space;
-    options.pool = report.pool;
-    return kube_leader_new(&options, &self->leader, err);
+    leader.client = status.client = kube_source_client(self->cluster);
+    leader.name_space = status.name_space = report.name_space;
+    leader.pool = report.pool;
+    st = kube_status_new(&status, &self->status, err);
+    return st == ST_OK && self->settings->leader_election
+               ? kube_leader_new(&leader, &self->leader, err)
+               : st;
 }
 
 static enum status make_parts(struct pick_discovery *self, struct error *err) {
@@ -352,6 +367,7 @@ void pick_discovery_free(struct pick_discovery *self) {
     scraper_free(self->scraper);
     dns_watch_free(self->dns);
     kube_leader_free(self->leader);
+    kube_status_free(self->status);
     kube_source_free(self->cluster);
     worker_free(self->worker);
     pool_watch_free(self->watch);

@@ -14,6 +14,7 @@
 #include "discover/dns_watch.h"
 #include "discover/kube_leader.h"
 #include "discover/kube_source.h"
+#include "discover/kube_status.h"
 #include "discover/pool_watch.h"
 #include "discover/prober.h"
 #include "discover/scraper.h"
@@ -31,6 +32,7 @@ struct pick_discovery {
     struct pool_watch *watch;
     struct kube_source *cluster; /* NULL: the pool is in none */
     struct kube_leader *leader;  /* NULL: all lead */
+    struct kube_status *status;  /* of the cluster's objects */
     bool has_pool, leads;        /* it is ready when both are so */
     struct dns_watch *dns;
     struct prober *prober;

@@ -65,6 +65,18 @@ bool kube_store_has_pool(const struct kube_store *store);
 enum status kube_store_fill(const struct kube_store *store, struct pool_spec *spec,
                             struct error *err) __attribute__((warn_unused_result));
 
+/* A change of an object's status. */
+struct kube_patch {
+    enum kube_kind kind;
+    struct str name; /* NUL-terminated */
+    struct str body; /* a JSON merge patch */
+};
+/* The changes that the API expects of the picker, and that are not made yet: each model, objective
+ * and rewrite of the pool says whether it is accepted. `now`: "2026-01-31T23:59:59Z". Returns: how
+ * many are at *out, in the arena; fewer when out of memory. */
+size_t kube_store_patches(const struct kube_store *store, struct arena *arena, const char *now,
+                          struct kube_patch **out);
+
 struct kube_counts {
     size_t n_objects;   /* of a kind */
     size_t n_ours;      /* pods that the selector takes, others that refer to the pool */

@@ -229,18 +229,81 @@ def test_objectives_and_rewrites(cluster, namespace, start, api_version):
 
 # ---- who may what ----------------------------------------------------------------------------------
 
+def everything(namespace):
+    """An object of each kind that refers to a pool."""
+    return [kube_picker.model(namespace, "llama"),
+            *[make(api_version) for api_version in (ALPHA, LLM_D) for make in (
+                lambda version: kube_picker.objective(namespace, "batch", -5, version),
+                lambda version: kube_picker.rewrite(namespace, "both", "phi", "phi-v2", version))]]
+
+
+def accepted(cluster, namespace, kind, name, api_version):
+    """The condition of that type: its status and reason; None: there is none."""
+    conditions = cluster.admin.get(kind, name, api_version, namespace).get("status", {}).get("conditions", [])
+    return next(((one["status"], one["reason"]) for one in conditions if one["type"] == "Accepted"), None)
+
+
+def wait_accepted(picker, cluster, namespace, objects, wanted=("True", "Accepted")):
+    for one in objects:
+        picker.wait_for(lambda: accepted(cluster, namespace, one["kind"], one["metadata"]["name"],
+                                         one["apiVersion"]) == wanted, f"{wanted} of {one}")
+
+
 def test_with_the_least_rights(cluster, namespace, start):
-    """The rights that the documentation has are enough, and each of them is used."""
-    account = cluster.service_account(namespace, rules=kube_picker.RULES)
+    """The rights that are shipped are enough, and each of them is used."""
+    rules = kube_picker.shipped_rules()
+    account = cluster.service_account(namespace, rules=rules)
     cluster.admin.apply(kube_picker.pool(namespace))
     cluster.add_pod(namespace, "one", LABELS, ("127.0.0.7",))
+    for one in everything(namespace):
+        cluster.admin.apply(one)
     picker = start(cluster, namespace, user={"token": account.token})
     picker.wait_endpoints(["127.0.0.7:8000"])
+    wait_accepted(picker, cluster, namespace, everything(namespace))
     asked = {(group, resource, verb) for verb, group, resource, _, _ in cluster.requests_of(account)}
-    allowed = {(group, resource, verb) for rule in kube_picker.RULES for group in rule["apiGroups"]
+    allowed = {(group, resource, verb) for rule in rules for group in rule["apiGroups"]
                for resource in rule["resources"] for verb in rule["verbs"]}
     assert asked == allowed
     assert {answer for *_, answer in cluster.requests_of(account)} == {200}
+
+
+def test_status_conditions(cluster, namespace, start):
+    """Objects say whether they are accepted, once; of two models with one name the younger is not, until the
+    other goes. What others say stays."""
+    account = cluster.service_account(namespace, rules=kube_picker.shipped_rules())
+    cluster.admin.apply(kube_picker.pool(namespace))
+    first, second = kube_picker.model(namespace, "z-first", "llama"), kube_picker.model(namespace, "second", "llama")
+    cluster.admin.apply(first)
+    time.sleep(1.1)  # times of objects are whole seconds
+    cluster.admin.apply(second)
+    cluster.admin.patch_status("InferenceModel", "second", namespace, {"conditions": [
+        {"type": "Audited", "status": "True", "reason": "Test", "message": "",
+         "lastTransitionTime": "2026-01-01T00:00:00Z"}]}, ALPHA)
+    picker = start(cluster, namespace, user={"token": account.token})
+    wait_accepted(picker, cluster, namespace, [first])
+    wait_accepted(picker, cluster, namespace, [second], ("False", "ModelNameInUse"))
+    said = cluster.admin.get("InferenceModel", "second", ALPHA, namespace)["status"]["conditions"]
+    assert [one["type"] for one in said] == ["Audited", "Accepted"]
+    assert "z-first" in said[1]["message"]
+    cluster.admin.delete("InferenceModel", "z-first", ALPHA, namespace)
+    wait_accepted(picker, cluster, namespace, [second])
+    third = kube_picker.model(namespace, "third", "phi")
+    cluster.admin.apply(third)
+    wait_accepted(picker, cluster, namespace, [third])
+    writes = [name for verb, _, _, name, _ in cluster.requests_of(account) if verb == "patch"]
+    assert sorted(set(writes)) == ["second", "third", "z-first"]
+
+
+def test_without_the_right_to_write_nothing_else_is_lost(cluster, namespace, start):
+    rules = [rule for rule in kube_picker.shipped_rules() if "patch" not in rule["verbs"]]
+    account = cluster.service_account(namespace, rules=rules)
+    cluster.admin.apply(kube_picker.pool(namespace))
+    cluster.add_pod(namespace, "one", LABELS, ("127.0.0.7",))
+    cluster.admin.apply(kube_picker.model(namespace, "llama"))
+    picker = start(cluster, namespace, user={"token": account.token})
+    wait_status(picker, "llama", 0)
+    picker.wait_for(lambda: "may not be written" in picker.log_text(), "a word about it")
+    assert accepted(cluster, namespace, "InferenceModel", "llama", ALPHA) is None
 
 
 def test_kinds_that_may_not_be_read_are_done_without(cluster, namespace, start):

@@ -41,7 +41,7 @@ def leads(picker):
 
 def test_one_leads(cluster, namespace, start):
     """The first one gets the lease; the other is live, and ready as soon as that one has ended."""
-    account = cluster.service_account(namespace, rules=[*kube_picker.RULES, RIGHTS])
+    account = cluster.service_account(namespace, rules=[*kube_picker.shipped_rules(), RIGHTS])
     first = start("first", {"token": account.token})
     first.wait_health(SERVING)
     second = start("second", {"token": account.token})
@@ -100,7 +100,7 @@ def test_one_that_is_taken_away(cluster, namespace, start):
 
 
 def test_without_rights_nobody_leads(cluster, namespace, start):
-    account = cluster.service_account(namespace, rules=kube_picker.RULES)
+    account = cluster.service_account(namespace, rules=kube_picker.shipped_rules())
     picker = start("one", {"token": account.token})
     picker.wait_endpoints(["127.0.0.7:8000"])
     picker.wait_until(lambda now: now["sluice_pick_kube_lease_failures_total"] > 0, "a failure")

@@ -1,23 +1,25 @@
 """A picker of a cluster's pool: `sluice pick --kube`, and the objects that such a pool is made of."""
+import os
+
 import grpc
+import yaml
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from lib import http1
 from lib.kube_crds import ALPHA_GROUP, LLM_D_GROUP, POOL_GROUP
 from lib.picker import Picker
+from lib.server import ROOT
 
 STABLE, ALPHA, LLM_D = POOL_GROUP + "/v1", ALPHA_GROUP + "/v1alpha2", LLM_D_GROUP + "/v1alpha2"
 SERVING, NOT_SERVING = (health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING)
 LABELS = {"app": "digits"}
-# What a picker reads of its namespace, and no more.
-READ = ["list", "watch"]
-RULES = [
-    {"apiGroups": [""], "resources": ["pods"], "verbs": READ},
-    {"apiGroups": [POOL_GROUP, ALPHA_GROUP], "resources": ["inferencepools"], "verbs": READ},
-    {"apiGroups": [ALPHA_GROUP], "resources": ["inferencemodels"], "verbs": READ},
-    {"apiGroups": [ALPHA_GROUP, LLM_D_GROUP], "resources": ["inferenceobjectives", "inferencemodelrewrites"],
-     "verbs": READ},
-]
+RULES_FILE = os.path.join(ROOT, "deploy", "kubernetes", "helm", "sluice", "files", "rules.yaml")
+
+
+def shipped_rules():
+    """What a picker may do in its namespace, as the chart has it."""
+    with open(RULES_FILE, encoding="utf-8") as file:
+        return yaml.safe_load(file)
 
 
 def pool(namespace, name="digits", ports=(8000,), labels=None, **spec):
