@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/num.h"
 #include "loop/clock.h"
@@ -18,6 +19,10 @@
 #include "pool/profile.h"
 
 enum { MOST_THREADS = 64 };
+
+/* What changes with the time does so as often as with 25,000 picks a second, under callgrind,
+ * too. */
+static const uint64_t BEGAN_NS = UINT64_C(1000000000), TURN_NS = 40000;
 
 struct bench {
     struct pool *pool;
@@ -158,6 +163,7 @@ static void *run(void *arg) {
     subset_init(&subset, false);
     for (uint64_t i = 0; arena && held && i < bench->n_picks; i++) {
         struct pool_ticket *ticket = &held[dice_below(&dice, n_held)];
+        clock_drive_ns(BEGAN_NS + i * TURN_NS);
         pool_give_back(bench->pool, ticket);
         pick(bench, reader, &subset, arena, &dice, ticket);
     }
@@ -194,7 +200,8 @@ int main(int argc, char **argv) {
     if (bench.loads != 0) {
         say_loads(&bench);
     }
-    uint64_t began_ns = clock_now_ns();
+    struct timespec began, ended;
+    clock_gettime(CLOCK_MONOTONIC, &began);
     for (uint64_t i = 0; i < n_threads; i++) {
         if (pthread_create(&threads[i], NULL, run, &bench) != 0) {
             return 1;
@@ -203,7 +210,10 @@ int main(int argc, char **argv) {
     for (uint64_t i = 0; i < n_threads; i++) {
         pthread_join(threads[i], NULL);
     }
-    printf("{\"ns\":%.1f}\n", (double)(clock_now_ns() - began_ns) / (double)bench.n_picks);
+    clock_gettime(CLOCK_MONOTONIC, &ended);
+    double ns =
+        (double)(ended.tv_sec - began.tv_sec) * 1e9 + (double)(ended.tv_nsec - began.tv_nsec);
+    printf("{\"ns\":%.1f}\n", ns / (double)bench.n_picks);
     for (uint32_t i = 0; i < bench.n_subset; i++) {
         free((char *)(uintptr_t)bench.texts[i].ptr);
     }

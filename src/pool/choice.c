@@ -6,20 +6,20 @@
 #include <math.h>
 #include <string.h>
 
-enum { STRETCH = 32 }; /* of candidates that are looked at one by one */
-
 /* ---- loops ----------------------------------------------------------------------------------- */
 
 /* Of two a loop takes the one behind where one is NaN. */
 
-VECTORS static struct choice_span span_of(const float *values, uint32_t n) {
+VECTORS static void span_of(const float *values, uint32_t n, float *out_least,
+                            float *out_greatest) {
     float least = INFINITY, greatest = -INFINITY;
 #pragma omp simd reduction(min : least) reduction(max : greatest)
     for (uint32_t i = 0; i < n; i++) {
         least = least < values[i] ? least : values[i];
         greatest = greatest > values[i] ? greatest : values[i];
     }
-    return (struct choice_span){.least = least, .greatest = greatest};
+    *out_least = least;
+    *out_greatest = greatest;
 }
 
 VECTORS static float greatest_of(const float *values, uint32_t n) {
@@ -31,15 +31,33 @@ VECTORS static float greatest_of(const float *values, uint32_t n) {
     return greatest;
 }
 
-VECTORS static float mean_of_known(const float *values, const uint32_t *said, uint32_t n,
-                                   uint32_t known) {
-    float sum = 0, n_known = 0;
-#pragma omp simd reduction(+ : sum, n_known)
-    for (uint32_t i = 0; i < n; i++) {
-        sum += values[i];
-        n_known += (said[i] & known) == known ? 1 : 0;
+static void note_best(struct choice_best *best, float greatest, uint32_t from, uint32_t to) {
+    if (greatest > best->value) {
+        best->value = greatest;
+        best->range.from = from;
     }
-    return n_known > 0 ? sum / n_known : 0;
+    best->range.to = greatest >= best->value ? to : best->range.to;
+}
+
+/* The greatest, and a range that begins and ends with blocks that have it. */
+VECTORS static struct choice_best best_of(const float *values, uint32_t n) {
+    struct choice_best best = {.value = -INFINITY};
+    uint32_t n_whole = n - n % CHOICE_BLOCK;
+    float greatest = -INFINITY;
+    for (size_t from = 0; from < n_whole; from += CHOICE_BLOCK) {
+        float of_block = -INFINITY;
+#pragma omp simd reduction(max : of_block)
+        for (size_t i = 0; i < CHOICE_BLOCK; i++) {
+            of_block = of_block > values[from + i] ? of_block : values[from + i];
+        }
+        note_best(&best, of_block, (uint32_t)from, (uint32_t)from + CHOICE_BLOCK);
+    }
+#pragma omp simd reduction(max : greatest)
+    for (size_t i = n_whole; i < n; i++) {
+        greatest = greatest > values[i] ? greatest : values[i];
+    }
+    note_best(&best, greatest, n_whole, n);
+    return best;
 }
 
 VECTORS static uint32_t count(const float *values, uint32_t n, float value) {
@@ -64,13 +82,6 @@ VECTORS static void add_less(float *score, const float *values, uint32_t n, floa
 #pragma omp simd
     for (uint32_t i = 0; i < n; i++) {
         score[i] += (worst - values[i]) * factor;
-    }
-}
-
-VECTORS static void add_shares(float *score, const float *values, uint32_t n, float weight) {
-#pragma omp simd
-    for (uint32_t i = 0; i < n; i++) {
-        score[i] += values[i] * weight;
     }
 }
 
@@ -143,71 +154,81 @@ void choice_drop(struct choice *choice, uint32_t i) {
     move_first(choice, last);
     choice_columns_copy(choice->room, i, choice->columns, last);
     choice->score[i] = choice->score[last];
+    choice_touch_all(choice);
     show(choice, last);
 }
 
 /* ---- for scorers ----------------------------------------------------------------------------- */
 
+void choice_touch_all(struct choice *choice) {
+    uint32_t n_blocks = (choice->n + CHOICE_BLOCK - 1) / CHOICE_BLOCK;
+    for (uint32_t i = 0; choice->touched && i < n_blocks; i++) {
+        choice->touched[i / 64] |= UINT64_C(1) << i % 64;
+    }
+}
+
+void choice_gauge(const float *values, struct choice_range range, struct choice_facts *out) {
+    span_of(values + range.from, range.to - range.from, &out->least, &out->greatest);
+}
+
+void choice_rate_least(const float *values, const struct choice_facts *facts, float weight,
+                       struct choice_range range, float *out) {
+    uint32_t n = range.to - range.from;
+    if (facts->greatest > facts->least) {
+        add_less(out + range.from, values + range.from, n, facts->greatest,
+                 weight / (facts->greatest - facts->least));
+    } else {
+        add_to_all(out + range.from, n, weight);
+    }
+}
+
+void choice_rate_less_of_most(const float *values, const struct choice_facts *facts, float weight,
+                              struct choice_range range, float *out) {
+    struct choice_facts from_none = {.least = 0, .greatest = facts->greatest};
+    choice_rate_least(values, &from_none, weight, range, out);
+}
+
 void choice_add_least(struct choice *choice, const float *values, float weight) {
-    struct choice_span span = choice_span_of(choice, values);
-    if (span.greatest > span.least) {
-        add_less(choice->score, values, choice->n, span.greatest,
-                 weight / (span.greatest - span.least));
-    } else {
-        add_to_all(choice->score, choice->n, weight);
-    }
-}
-
-void choice_add_less_of_most(struct choice *choice, const float *values, float weight) {
-    float most = choice_greatest(choice, values);
-    if (most > 0) {
-        add_less(choice->score, values, choice->n, most, weight / most);
-    } else {
-        add_to_all(choice->score, choice->n, weight);
-    }
-}
-
-void choice_add_shares(struct choice *choice, const float *values, float weight) {
-    add_shares(choice->score, values, choice->n, weight);
+    struct choice_range all = {0, choice->n};
+    struct choice_facts facts;
+    choice_gauge(values, all, &facts);
+    choice_rate_least(values, &facts, weight, all, choice->score);
+    choice_touch_all(choice);
 }
 
 void choice_add_matching(struct choice *choice, const void *parameters, float weight,
                          bool (*matches)(const void *parameters, const struct choice *choice,
                                          uint32_t i)) {
     for (uint32_t i = 0; i < choice->n; i++) {
-        choice->score[i] += matches(parameters, choice, i) ? weight : 0;
+        if (matches(parameters, choice, i)) {
+            choice_add_to(choice, i, weight);
+        }
     }
 }
 
 /* ---- numbers about a column ------------------------------------------------------------------ */
 
-struct choice_span choice_span_of(const struct choice *choice, const float *values) {
-    return span_of(values, choice->n);
-}
-
 float choice_greatest(const struct choice *choice, const float *values) {
     return greatest_of(values, choice->n);
 }
 
-float choice_mean_of_known(const struct choice *choice, const float *values, uint32_t known) {
-    return mean_of_known(values, choice->columns->known, choice->n, known);
+struct choice_best choice_best_of(const struct choice *choice, const float *values) {
+    struct choice_best best = best_of(values, choice->n);
+    best.n = count(values + best.range.from, best.range.to - best.range.from, best.value);
+    return best;
 }
 
-uint32_t choice_count(const struct choice *choice, const float *values, float value) {
-    return count(values, choice->n, value);
-}
-
-uint32_t choice_find(const struct choice *choice, const float *values, float value, uint32_t nth) {
-    uint32_t i = 0;
-    for (; i + STRETCH <= choice->n; i += STRETCH) {
-        uint32_t found = count(values + i, STRETCH, value);
+uint32_t choice_best_place(const struct choice_best *best, const float *values, uint32_t nth) {
+    uint32_t i = best->range.from, to = best->range.to;
+    for (; i + CHOICE_BLOCK < to; i += CHOICE_BLOCK) {
+        uint32_t found = count(values + i, CHOICE_BLOCK, best->value);
         if (found > nth) {
             break;
         }
         nth -= found;
     }
-    for (; i < choice->n; i++) {
-        if (values[i] == value && nth-- == 0) {
+    for (; i < to; i++) {
+        if (values[i] == best->value && nth-- == 0) {
             return i;
         }
     }

@@ -37,6 +37,19 @@ struct choice_prefix {
     } hits[PREFIX_MOST_HOSTS];
 };
 
+/* Candidates that are looked at together: a block is 64 of them, or a few less at the end. */
+enum { CHOICE_BLOCK = 64 };
+struct choice_range {
+    uint32_t from, to;
+};
+
+/* What a scorer makes of a range of candidates. Those of two ranges become those of both: the least
+ * of the leasts, the greatest of the greatest, and sums. */
+struct choice_facts {
+    float least, greatest, sum;
+    uint32_t n;
+};
+
 struct choice {
     const struct pool_snapshot *snapshot;
     struct str model;   /* as the endpoint will see it; ptr NULL: none is named */
@@ -52,6 +65,8 @@ struct choice {
     float *score;   /* of each candidate, the sum so far; counts from the first scorer on */
     float *scratch; /* of each candidate: a plugin's own while it runs */
     const struct choice_columns *room; /* for the columns of those that are left */
+    struct standing_sums *standing;    /* sums from before (standing_sums.h); NULL: none are kept */
+    uint64_t *touched; /* a bit for each block: scores in it are this request's own; or NULL */
 };
 
 static inline const struct pool_member *choice_member(const struct choice *choice, uint32_t i) {
@@ -78,37 +93,52 @@ void choice_drop(struct choice *choice, uint32_t i);
 
 /* ---- for scorers ----------------------------------------------------------------------------- */
 
+/* For one or a few. */
+static inline void choice_add_to(struct choice *choice, uint32_t i, float number) {
+    choice->score[i] += number;
+    if (choice->touched) {
+        choice->touched[i / CHOICE_BLOCK / 64] |= UINT64_C(1) << i / CHOICE_BLOCK % 64;
+    }
+}
+
+/* All scores may become others. */
+void choice_touch_all(struct choice *choice);
+
 /* Each adds to each candidate's score what it says, times `weight`. `values` are of the candidates;
  * none is NaN. */
 
 /* Less is better: the least of the values becomes 1, the greatest 0, and those between lie in
  * between. All are 1 where all are the same. */
 void choice_add_least(struct choice *choice, const float *values, float weight);
-/* Less is better: 0 becomes 1, the greatest of the values 0. All are 1 where all are 0. */
-void choice_add_less_of_most(struct choice *choice, const float *values, float weight);
-/* Shares from 0 to 1, as they are. */
-void choice_add_shares(struct choice *choice, const float *values, float weight);
 /* 1 for those of which `matches` is true. */
 void choice_add_matching(struct choice *choice, const void *parameters, float weight,
                          bool (*matches)(const void *parameters, const struct choice *choice,
                                          uint32_t i));
 
+/* The same in two steps, of which the second adds to `out`: what is to be known of all of a range,
+ * and what that makes of some of them. Only the least and the greatest are looked for. */
+void choice_gauge(const float *values, struct choice_range range, struct choice_facts *out);
+void choice_rate_least(const float *values, const struct choice_facts *facts, float weight,
+                       struct choice_range range, float *out);
+/* 0 becomes 1, the greatest of the values 0. All are 1 where all are 0. */
+void choice_rate_less_of_most(const float *values, const struct choice_facts *facts, float weight,
+                              struct choice_range range, float *out);
+
 /* ---- numbers about a column ------------------------------------------------------------------ */
 
-/* The least is INFINITY and the greatest -INFINITY where there are no candidates. */
-struct choice_span {
-    float least, greatest;
+/* -INFINITY where there are no candidates. */
+float choice_greatest(const struct choice *choice, const float *values);
+
+/* The greatest of all. */
+struct choice_best {
+    float value;
+    uint32_t n;                /* how many are this one; 0: none is a number */
+    struct choice_range range; /* all of them are in it */
 };
 
-struct choice_span choice_span_of(const struct choice *choice, const float *values);
-float choice_greatest(const struct choice *choice, const float *values);
-/* The mean of those who have said it (`known`: LOAD_…), where the others' values are 0; 0 where
- * nobody has. */
-float choice_mean_of_known(const struct choice *choice, const float *values, uint32_t known);
-/* How many of them are `value`. */
-uint32_t choice_count(const struct choice *choice, const float *values, float value);
-/* The place of the one that is `value`, behind `nth` others that are; 0 where there are not so
+struct choice_best choice_best_of(const struct choice *choice, const float *values);
+/* The place of one of them, `nth` others of which stand before it; 0 where there are not so
  * many. */
-uint32_t choice_find(const struct choice *choice, const float *values, float value, uint32_t nth);
+uint32_t choice_best_place(const struct choice_best *best, const float *values, uint32_t nth);
 
 #endif

@@ -34,3 +34,24 @@ enum status plugin_read(const struct plugin *plugin, const struct doc_node *node
     }
     return st == ST_OK && doc_present(node) ? doc_only(node, none, err) : st;
 }
+
+void plugin_join_facts(struct choice_facts *facts, const struct choice_facts *others) {
+    facts->least = others->least < facts->least ? others->least : facts->least;
+    facts->greatest = others->greatest > facts->greatest ? others->greatest : facts->greatest;
+    facts->sum += others->sum;
+    facts->n += others->n;
+}
+
+void plugin_score_standing(const struct plugin_standing *standing, const void *parameters,
+                           struct choice *choice, float weight) {
+    struct choice_range all = {0, choice->n};
+    struct choice_facts facts = {0};
+    if (standing->gauge) {
+        standing->gauge(parameters, choice, all, &facts);
+    }
+    if (standing->settle) {
+        standing->settle(&facts);
+    }
+    standing->rate(parameters, choice, &facts, weight, all, choice->score);
+    choice_touch_all(choice);
+}

@@ -11,8 +11,7 @@
  * What it sees is in columns (choice.h), and the helpers of the common forms of a scorer are there,
  * too. A scorer that is one of these does not go through the candidates itself:
  *
- *     choice_add_least(choice, choice->columns->n_waiting, weight);    less is better
- *     choice_add_shares(choice, choice->scratch, weight);              numbers from 0 to 1
+ *     choice_add_least(choice, choice->scratch, weight);               less is better
  *     choice_add_matching(choice, parameters, weight, matches);        1 for some, 0 for others
  *
  * One that does writes plain loops over plain arrays, without calls and branches, under "#pragma
@@ -24,8 +23,30 @@
 #ifndef SLUICE_POOL_PLUGIN_H
 #define SLUICE_POOL_PLUGIN_H
 
+#include <math.h>
+
 #include "base/doc.h"
 #include "pool/choice.h"
+
+/* How a scorer says what holds from one request to the next: numbers that come from an endpoint's
+ * own columns and from facts about all candidates. They are made anew only for the candidates that
+ * have changed, as long as the facts are the same (standing_sums.h). */
+struct plugin_standing {
+    bool ages;      /* they change with the time, at each step of choice_clock */
+    bool of_models; /* they are others when the request names a model */
+    /* The facts of a range; those that it does not set are 0. NULL: it needs none. */
+    void (*gauge)(const void *parameters, const struct choice *choice, struct choice_range range,
+                  struct choice_facts *out);
+    /* Those of all are known: what does not matter is made 0. NULL: all matters. */
+    void (*settle)(struct choice_facts *facts);
+    /* Adds to `out`, at the candidates' places, numbers from 0 to `weight`. */
+    void (*rate)(const void *parameters, const struct choice *choice,
+                 const struct choice_facts *facts, float weight, struct choice_range range,
+                 float *out);
+    /* Where numbers have to be others for this request: adds the difference, by choice_add_to.
+     * NULL: nowhere. */
+    void (*correct)(const void *parameters, struct choice *choice, float weight);
+};
 
 enum plugin_kind { PLUGIN_FILTER, PLUGIN_SCORER, PLUGIN_PICKER };
 
@@ -42,8 +63,10 @@ struct plugin {
     /* Of the kind that it is: one of these, and NULL. */
     /* Keeps some of the candidates, by choice_keep or choice_keep_one. */
     void (*filter)(const void *parameters, struct choice *choice);
-    /* Adds to each candidate's score a number from 0 to `weight`. */
+    /* Adds to each candidate's score a number from 0 to `weight`, by the choice_add_…; one that
+     * does it otherwise calls choice_touch_all. */
     void (*score)(const void *parameters, struct choice *choice, float weight);
+    const struct plugin_standing *standing; /* of a scorer, or NULL: all depends on the request */
     /* Chooses one of the candidates, of which there is one at least. For the first choice `nth` is
      * 0; then, of the same request, for the next best: those chosen before are not candidates any
      * more. Returns: its place. */
@@ -63,6 +86,14 @@ const char *plugin_kind_name(enum plugin_kind kind);
 enum status plugin_read(const struct plugin *plugin, const struct doc_node *node,
                         struct arena *arena, void **parameters, struct error *err)
     __attribute__((warn_unused_result));
+
+/* The `score` of one that has nothing but `standing`. */
+void plugin_score_standing(const struct plugin_standing *standing, const void *parameters,
+                           struct choice *choice, float weight);
+/* Facts of two ranges become those of both. */
+void plugin_join_facts(struct choice_facts *facts, const struct choice_facts *others);
+/* What there is before the first range. */
+static const struct choice_facts PLUGIN_NO_FACTS = {.least = INFINITY, .greatest = -INFINITY};
 
 #define PLUGIN(name) extern const struct plugin plugin_##name;
 #include "pool/plugins.def"

@@ -71,7 +71,8 @@ enum status pool_gather(struct pool_reader *reader, const struct pool_request *r
                            .place_of = view->place_of,
                            .score = view->score,
                            .scratch = view->scratch,
-                           .room = &view->room};
+                           .room = &view->room,
+                           .standing = &reader->view.standing};
     if (st == ST_OK && (request->subset || request->selection)) {
         return gather_subset(reader, request, out, err);
     }

@@ -40,6 +40,7 @@ static enum status make_room(struct pool_view *view, uint32_t n, struct error *e
 
 void pool_view_fini(struct pool_view *view) {
     free(view->memory);
+    standing_sums_fini(&view->standing);
     *view = (struct pool_view){0};
 }
 
@@ -51,6 +52,7 @@ static void move(struct pool_view *view, uint32_t member, uint32_t to) {
     const struct choice_columns *columns = &view->columns;
     uint32_t from = view->place_of[member];
     choice_columns_copy(columns, from, columns, to);
+    standing_sums_note(&view->standing, from);
     view->place_of[columns->member[from]] = from;
     columns->member[to] = member;
     view->place_of[member] = to;
@@ -114,6 +116,7 @@ static void look(struct pool_view *view, const struct pool_snapshot *snapshot, u
     columns->n_running[at] = (float)(load.known & LOAD_RUNNING ? load.n_running : in_flight);
     columns->kv_cache_used[at] = load.known & LOAD_KV_CACHE ? load.kv_cache_used : 0;
     look_at_requests(columns, at, endpoint);
+    standing_sums_note(&view->standing, at);
 }
 
 static void look_at_all(struct pool_view *view, const struct pool_snapshot *snapshot,

@@ -10,7 +10,7 @@
 #ifndef SLUICE_POOL_POOL_VIEW_H
 #define SLUICE_POOL_POOL_VIEW_H
 
-#include "pool/choice.h"
+#include "pool/standing_sums.h"
 
 /* Zeroed memory is the view of nothing. */
 struct pool_view {
@@ -27,6 +27,7 @@ struct pool_view {
     /* For a choice to work with: who is left, and numbers. */
     struct choice_columns room;
     float *score, *scratch;
+    struct standing_sums standing; /* of those who may be picked */
 };
 
 void pool_view_fini(struct pool_view *view);

@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "pool/standing_sums.h"
+
 static const struct profile_step SCORERS[] = {
     {.plugin = &plugin_queue_scorer, .weight = 2, .name = STR("queue-scorer")},
     {.plugin = &plugin_kv_cache_utilization_scorer,
@@ -71,7 +73,8 @@ void profile_judge(const struct profile *profile, struct choice *choice) {
     for (size_t i = 0; i < profile->n_filters && choice->n > 0; i++) {
         profile_filter(&profile->filters[i], choice);
     }
-    if (choice->n == 0) {
+    bool is_whole = choice->standing && choice->place_of && choice->n >= STANDING_LEAST;
+    if (choice->n == 0 || (is_whole && standing_sums_score(choice->standing, profile, choice))) {
         return;
     }
     profile_clear(choice);

@@ -28,12 +28,12 @@ VECTORS static void draw(const struct choice *choice, uint32_t session) {
 
 /* Between those with the same number, which are always the same ones where the hashes of their
  * addresses are. */
-static uint32_t draw_again(const struct choice *choice, uint64_t session, float number,
-                           uint32_t n) {
+static uint32_t draw_again(const struct choice *choice, uint64_t session,
+                           const struct choice_best *best) {
     uint64_t highest = 0;
     uint32_t place = 0;
-    for (uint32_t nth = 0; nth < n; nth++) {
-        uint32_t i = choice_find(choice, choice->scratch, number, nth);
+    for (uint32_t nth = 0; nth < best->n; nth++) {
+        uint32_t i = choice_best_place(best, choice->scratch, nth);
         struct dice dice = {session ^ endpoint_address_hash(&choice_member(choice, i)->address)};
         uint64_t hash = dice_roll(&dice);
         if (nth == 0 || hash > highest) {
@@ -47,8 +47,7 @@ static uint32_t draw_again(const struct choice *choice, uint64_t session, float 
 uint32_t session_affinity_place(const struct choice *choice) {
     uint64_t session = hash_text(choice->session);
     draw(choice, (uint32_t)(session ^ session >> 32));
-    float highest = choice_greatest(choice, choice->scratch);
-    uint32_t n = choice_count(choice, choice->scratch, highest);
-    return n == 1 ? choice_find(choice, choice->scratch, highest, 0)
-                  : draw_again(choice, session, highest, n);
+    struct choice_best best = choice_best_of(choice, choice->scratch);
+    return best.n == 1 ? choice_best_place(&best, choice->scratch, 0)
+                       : draw_again(choice, session, &best);
 }

@@ -4,6 +4,8 @@
 #include "pool/plugin.h"
 #include "pool/vectors.h"
 
+static const float NEVER_S = 1e30f;
+
 struct means {
     float first_byte; /* the share of the time to the first byte; the rest is the whole time's */
     float half_life_s;
@@ -55,47 +57,61 @@ static inline float power_of_half(float x) {
     return power.value * (1 + rest * (-0.69299f + rest * (0.23759f - rest * 0.0446f)));
 }
 
-/* How long answers take, in the choice's scratch; who has given none is as slow as the slowest.
- * Returns: what the others take, the least and the greatest. */
-VECTORS static struct choice_span find_span(const struct means *means,
-                                            const struct choice *choice) {
-    const struct choice_columns *columns = choice->columns;
-    float *seconds = choice->scratch, first = means->first_byte;
-#pragma omp simd
-    for (uint32_t i = 0; i < choice->n; i++) {
-        float seen = columns->answered[i] != 0 ? 1 : 0;
-        seconds[i] = (columns->first_byte_s[i] * first + columns->answer_s[i] * (1 - first)) * seen;
+/* The least and the greatest time that answers take, of those who have given some. */
+VECTORS static void gauge(const void *parameters, const struct choice *choice,
+                          struct choice_range range, struct choice_facts *out) {
+    const struct means *means = parameters;
+    const float *begun = choice->columns->first_byte_s, *done = choice->columns->answer_s;
+    const uint32_t *answered = choice->columns->answered;
+    float first = means->first_byte, least = INFINITY, greatest = -INFINITY;
+#pragma omp simd reduction(min : least) reduction(max : greatest)
+    for (size_t i = range.from; i < range.to; i++) {
+        float seen = answered[i] != 0 ? 1 : 0, unseen = (1 - seen) * NEVER_S;
+        float own = begun[i] * first + done[i] * (1 - first);
+        float low = own + unseen, high = own - unseen;
+        least = least < low ? least : low;
+        greatest = greatest > high ? greatest : high;
     }
-    float greatest = choice_greatest(choice, seconds);
-#pragma omp simd
-    for (uint32_t i = 0; i < choice->n; i++) {
-        seconds[i] = columns->answered[i] != 0 ? seconds[i] : greatest;
-    }
-    return choice_span_of(choice, seconds);
+    out->least = least;
+    out->greatest = greatest;
 }
 
 /* What is not known, or not believed any more, is in the middle: it is tried again. */
-VECTORS static void score(const void *parameters, struct choice *choice, float weight) {
+VECTORS static void rate(const void *parameters, const struct choice *choice,
+                         const struct choice_facts *facts, float weight, struct choice_range range,
+                         float *out) {
     static const float middle = 0.5f;
     const struct means *means = parameters;
+    const float *begun = choice->columns->first_byte_s, *done = choice->columns->answer_s;
     const uint32_t *answered = choice->columns->answered;
-    struct choice_span span = find_span(means, choice);
-    bool differ = span.greatest > span.least;
-    float factor = differ ? 1 / (span.greatest - span.least) : 0, all = differ ? 0 : 1;
+    bool differ = facts->greatest > facts->least;
+    float factor = differ ? 1 / (facts->greatest - facts->least) : 0, all = differ ? 0 : 1;
+    float greatest = differ ? facts->greatest : 0, first = means->first_byte;
     float halves = 1 / (64 * means->half_life_s);
     int32_t oldest = (int32_t)(100 * 64 * means->half_life_s); /* of which nothing is left */
     uint32_t now = choice_clock(choice->now_ns);
 #pragma omp simd
-    for (uint32_t i = 0; i < choice->n; i++) {
+    for (size_t i = range.from; i < range.to; i++) {
         int32_t age = (int32_t)(now - answered[i]); /* below 0: seen in between */
         float seen = answered[i] != 0 ? 1 : 0;
-        float own = (span.greatest - choice->scratch[i]) * factor + all;
+        float seconds = begun[i] * first + done[i] * (1 - first);
+        float own = (greatest - seconds) * factor + all;
         age = age < oldest ? age : oldest;
         age = age > 0 ? age : 0;
         float belief = seen * power_of_half((float)age * halves);
-        choice->score[i] += (middle + (own - middle) * belief) * weight;
+        out[i] += (middle + (own - middle) * belief) * weight;
     }
 }
 
-const struct plugin plugin_latency_scorer = {
-    .type = "latency-scorer", .kind = PLUGIN_SCORER, .read = read, .want = want, .score = score};
+static const struct plugin_standing STANDING = {.ages = true, .gauge = gauge, .rate = rate};
+
+static void score(const void *parameters, struct choice *choice, float weight) {
+    plugin_score_standing(&STANDING, parameters, choice, weight);
+}
+
+const struct plugin plugin_latency_scorer = {.type = "latency-scorer",
+                                             .kind = PLUGIN_SCORER,
+                                             .read = read,
+                                             .want = want,
+                                             .score = score,
+                                             .standing = &STANDING};

@@ -27,16 +27,28 @@ static enum status read(const struct doc_node *node, struct arena *arena, void *
     return st;
 }
 
-VECTORS static void score(const void *parameters, struct choice *choice, float weight) {
+VECTORS static void rate(const void *parameters, const struct choice *choice,
+                         const struct choice_facts *facts, float weight, struct choice_range range,
+                         float *out) {
     const struct limit *limit = parameters;
     const float *waiting = choice->columns->n_waiting;
     float factor = 1 / limit->n_waiting, most = IDLE * weight;
+    (void)facts;
 #pragma omp simd
-    for (uint32_t i = 0; i < choice->n; i++) {
+    for (size_t i = range.from; i < range.to; i++) {
         float left = 1 - waiting[i] * factor;
-        choice->score[i] += (left > 0 ? left : 0) * most;
+        out[i] += (left > 0 ? left : 0) * most;
     }
 }
 
-const struct plugin plugin_load_aware_scorer = {
-    .type = "load-aware-scorer", .kind = PLUGIN_SCORER, .read = read, .score = score};
+static const struct plugin_standing STANDING = {.rate = rate};
+
+static void score(const void *parameters, struct choice *choice, float weight) {
+    plugin_score_standing(&STANDING, parameters, choice, weight);
+}
+
+const struct plugin plugin_load_aware_scorer = {.type = "load-aware-scorer",
+                                                .kind = PLUGIN_SCORER,
+                                                .read = read,
+                                                .score = score,
+                                                .standing = &STANDING};

@@ -30,17 +30,31 @@ static float judge(const struct load_adapters *adapters, uint32_t hash) {
     return n < get(&adapters->most) ? ROOM : 0;
 }
 
-static void judge_one(const struct choice *choice, uint32_t i, uint32_t hash) {
-    uint32_t member = choice->columns->member[i];
-    choice->scratch[i] = judge(&choice->snapshot->adapters[member], hash);
+/* What it is worth without being looked at closely. */
+static float at_a_glance(uint32_t adapters) {
+    return adapters & LOAD_ADAPTER_ROOM ? ROOM : 0;
 }
 
 /* What each is worth that has not the adapter. */
-VECTORS static void judge_others(const struct choice *choice) {
+VECTORS static void rate(const void *parameters, const struct choice *choice,
+                         const struct choice_facts *facts, float weight, struct choice_range range,
+                         float *out) {
     const uint32_t *adapters = choice->columns->adapters;
+    float worth = choice->model.ptr ? ROOM * weight : 0;
+    (void)parameters;
+    (void)facts;
 #pragma omp simd
-    for (uint32_t i = 0; i < choice->n; i++) {
-        choice->scratch[i] = adapters[i] & LOAD_ADAPTER_ROOM ? ROOM : 0;
+    for (size_t i = range.from; i < range.to; i++) {
+        out[i] += adapters[i] & LOAD_ADAPTER_ROOM ? worth : 0;
+    }
+}
+
+static void correct_one(struct choice *choice, uint32_t i, uint32_t hash, float weight) {
+    uint32_t member = choice->columns->member[i];
+    float number = judge(&choice->snapshot->adapters[member], hash);
+    float difference = number - at_a_glance(choice->columns->adapters[i]);
+    if (difference < 0 || difference > 0) {
+        choice_add_to(choice, i, difference * weight);
     }
 }
 
@@ -61,31 +75,31 @@ VECTORS static uint32_t find_some(const uint32_t *adapters, uint32_t bit) {
 }
 
 /* Most have not, and are passed over by the dozen. */
-static void judge_holders(const struct choice *choice, uint32_t hash) {
-    const struct choice_columns *columns = choice->columns;
-    uint32_t bit = load_adapter_bit(hash), n_whole = choice->n - choice->n % SOME;
+static void correct(const void *parameters, struct choice *choice, float weight) {
+    const uint32_t *adapters = choice->columns->adapters;
+    uint32_t hash = load_adapter_hash(choice->model), bit = load_adapter_bit(hash);
+    uint32_t n = choice->model.ptr ? choice->n : 0, n_whole = n - n % SOME;
+    (void)parameters;
     for (uint32_t i = 0; i < n_whole; i += SOME) {
-        uint32_t found = find_some(columns->adapters + i, bit);
+        uint32_t found = find_some(adapters + i, bit);
         for (; found != 0; found &= found - 1) {
-            judge_one(choice, i + (uint32_t)__builtin_ctz(found), hash);
+            correct_one(choice, i + (uint32_t)__builtin_ctz(found), hash, weight);
         }
     }
-    for (uint32_t i = n_whole; i < choice->n; i++) {
-        if (columns->adapters[i] & bit) {
-            judge_one(choice, i, hash);
+    for (uint32_t i = n_whole; i < n; i++) {
+        if (adapters[i] & bit) {
+            correct_one(choice, i, hash, weight);
         }
     }
 }
 
+static const struct plugin_standing STANDING = {
+    .of_models = true, .rate = rate, .correct = correct};
+
 static void score(const void *parameters, struct choice *choice, float weight) {
-    uint32_t hash = choice->model.ptr ? load_adapter_hash(choice->model) : 0;
-    (void)parameters;
-    if (hash != 0) {
-        judge_others(choice);
-        judge_holders(choice, hash);
-        choice_add_shares(choice, choice->scratch, weight);
-    }
+    plugin_score_standing(&STANDING, parameters, choice, weight);
+    correct(parameters, choice, weight);
 }
 
 const struct plugin plugin_lora_affinity_scorer = {
-    .type = "lora-affinity-scorer", .kind = PLUGIN_SCORER, .score = score};
+    .type = "lora-affinity-scorer", .kind = PLUGIN_SCORER, .score = score, .standing = &STANDING};

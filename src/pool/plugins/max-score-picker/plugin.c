@@ -2,11 +2,11 @@
 #include "pool/plugin.h"
 
 static uint32_t pick(void *parameters, const struct choice *choice, uint32_t nth) {
-    float best = choice_greatest(choice, choice->score);
-    uint32_t n = choice_count(choice, choice->score, best);
+    struct choice_best best = choice_best_of(choice, choice->score);
     (void)parameters;
     (void)nth;
-    return choice_find(choice, choice->score, best, n > 1 ? dice_below(choice->dice, n) : 0);
+    return choice_best_place(&best, choice->score,
+                             best.n > 1 ? dice_below(choice->dice, best.n) : 0);
 }
 
 const struct plugin plugin_max_score_picker = {

@@ -83,8 +83,8 @@ static void score(const void *parameters, struct choice *choice, float weight) {
     for (uint32_t k = 0; k < prefix->n; k++) {
         uint32_t i = choice_place_of(choice, prefix->hits[k].member);
         if (i < choice->n) {
-            choice->score[i] +=
-                weight * ((float)prefix->hits[k].n_blocks / (float)prefix->n_blocks);
+            choice_add_to(choice, i,
+                          weight * ((float)prefix->hits[k].n_blocks / (float)prefix->n_blocks));
         }
     }
 }

@@ -4,7 +4,7 @@
 static void score(const void *parameters, struct choice *choice, float weight) {
     (void)parameters;
     if (session_affinity_is_wanted(choice)) {
-        choice->score[session_affinity_place(choice)] += weight;
+        choice_add_to(choice, session_affinity_place(choice), weight);
     }
 }
 

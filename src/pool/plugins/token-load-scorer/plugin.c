@@ -31,16 +31,29 @@ static enum status want(const void *parameters, struct pool_wants *wants, struct
     return ST_OK;
 }
 
-VECTORS static void score(const void *parameters, struct choice *choice, float weight) {
+VECTORS static void rate(const void *parameters, const struct choice *choice,
+                         const struct choice_facts *facts, float weight, struct choice_range range,
+                         float *out) {
     const struct limit *limit = parameters;
     const float *n_tokens = choice->columns->n_tokens;
     float factor = 1 / limit->n_tokens;
+    (void)facts;
 #pragma omp simd
-    for (uint32_t i = 0; i < choice->n; i++) {
+    for (size_t i = range.from; i < range.to; i++) {
         float left = 1 - n_tokens[i] * factor;
-        choice->score[i] += (left > 0 ? left : 0) * weight;
+        out[i] += (left > 0 ? left : 0) * weight;
     }
 }
 
-const struct plugin plugin_token_load_scorer = {
-    .type = "token-load-scorer", .kind = PLUGIN_SCORER, .read = read, .want = want, .score = score};
+static const struct plugin_standing STANDING = {.rate = rate};
+
+static void score(const void *parameters, struct choice *choice, float weight) {
+    plugin_score_standing(&STANDING, parameters, choice, weight);
+}
+
+const struct plugin plugin_token_load_scorer = {.type = "token-load-scorer",
+                                                .kind = PLUGIN_SCORER,
+                                                .read = read,
+                                                .want = want,
+                                                .score = score,
+                                                .standing = &STANDING};

@@ -1,0 +1,46 @@
+/* Sums of scores that are kept from one pick of a reader to the next. Most of what scorers say
+ * comes from what is known of the endpoints, and between two picks that changes for two or three of
+ * a thousand. So the sums of the scorers that have a `standing` (plugin.h) stand here, those of the
+ * blocks (choice.h) where something has changed are made anew, and each request's own are added to
+ * them and taken back before the next.
+ *
+ * Should facts about all candidates have changed, as the length of the longest queue, all sums are
+ * made anew. They are always what they were if nothing was kept.
+ *
+ * Thread: the reader's. */
+#ifndef SLUICE_POOL_STANDING_SUMS_H
+#define SLUICE_POOL_STANDING_SUMS_H
+
+#include "pool/profile.h"
+
+/* With fewer candidates it's quicker to look at all of them. */
+enum { STANDING_LEAST = 3 * CHOICE_BLOCK };
+
+/* Zeroed memory keeps nothing. */
+struct standing_sums {
+    const struct profile *profile; /* whose sums they are; NULL: nothing is kept */
+    uint64_t profile_of;           /* the snapshot's generation: a profile lives as long as that */
+    uint32_t n;                    /* candidates */
+    uint32_t clock;                /* choice_clock, where scores age */
+    bool named;                    /* the request named a model, where that makes a difference */
+    void *memory;                  /* of the following */
+    float *sums, *score;           /* of each candidate: without and with the request's own */
+    struct choice_facts *facts;    /* of each scorer: that hold now, then those of each block */
+    uint64_t *changed, *touched;   /* a bit for each block */
+};
+
+void standing_sums_fini(struct standing_sums *standing);
+/* Something is known of the candidate at this place that was not before. */
+static inline void standing_sums_note(struct standing_sums *standing, uint32_t place) {
+    if (place < standing->n) {
+        uint32_t block = place / CHOICE_BLOCK;
+        standing->changed[block / 64] |= UINT64_C(1) << block % 64;
+    }
+}
+
+/* Scores the candidates, of which none was taken away: choice->score are its own from now on.
+ * Returns: false when there is no memory for it, and nothing has happened. */
+bool standing_sums_score(struct standing_sums *standing, const struct profile *profile,
+                         struct choice *choice) __attribute__((warn_unused_result));
+
+#endif
