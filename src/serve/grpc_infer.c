@@ -83,7 +83,7 @@ static enum status prepare(struct grpc_infer *infer, struct model_version **vers
     }
     infer->spec = model_version_spec(*version);
     infer->labels = opened_of(*version)->labels;
-    infer->trace = trace_begin(options->tracer, infer->spec);
+    infer->trace = trace_begin_grpc(options->tracer, infer->spec, infer->rpc);
     trace_mark(infer->trace, TRACE_GRPC_WAITREAD_START);
     trace_mark(infer->trace, TRACE_GRPC_WAITREAD_END);
     st = check_answers(infer, err);

@@ -341,7 +341,7 @@ void http_generate_begin(struct http_api *api, struct http_exchange *exchange,
     }
     generate->served = generate->version;
     generate->spec = model_version_spec(generate->version);
-    generate->trace = trace_begin(api->tracer, generate->spec);
+    generate->trace = trace_begin_http(api->tracer, generate->spec, &exchange->head);
     trace_mark(generate->trace, TRACE_HTTP_RECV_START);
     if (!exchange->head.has_body) { /* an empty body is complete already */
         on_body(api, exchange);

@@ -283,7 +283,7 @@ void http_infer_begin(struct http_api *api, struct http_exchange *exchange,
         fail_decoupled(exchange, infer->spec);
         return;
     }
-    infer->trace = trace_begin(api->tracer, infer->spec);
+    infer->trace = trace_begin_http(api->tracer, infer->spec, &exchange->head);
     trace_mark(infer->trace, TRACE_HTTP_RECV_START);
     if (!exchange->head.has_body) { /* an empty body is complete already */
         on_body(api, exchange);

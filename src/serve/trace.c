@@ -9,9 +9,13 @@
 
 /* ---- beginning and end ----------------------------------------------------------------------- */
 
-/* Clause: trace extension, trace_rate and trace_count. */
-static bool is_chosen(struct trace_setting *setting) {
+/* Clause: trace extension, trace_rate and trace_count. Of a request whose caller has decided, that
+ * decides (`caller` NULL: nobody has). */
+static bool is_chosen(struct trace_setting *setting, const struct traceparent *caller) {
     struct v2_trace_values *values = &setting->values;
+    if (values->level > 0 && caller) {
+        return caller->sampled;
+    }
     if (values->level == 0 || values->rate == 0 || values->count == 0) {
         return false;
     }
@@ -23,14 +27,15 @@ static bool is_chosen(struct trace_setting *setting) {
 }
 
 static struct trace *trace_new(struct tracer_core *core, struct trace_setting *setting,
-                               struct str model) {
+                               const struct model_spec *spec) {
     struct arena *arena = arena_new(NULL, 0); /* it ends on another thread */
     struct trace *trace = arena ? arena_calloc(arena, 1, sizeof(*trace)) : NULL;
     if (trace) {
         trace->core = core;
         trace->setting = setting;
         trace->arena = arena;
-        trace->record.model = arena_dup(arena, model);
+        trace->record.model = arena_dup(arena, spec->name);
+        trace->record.version = spec->version;
     }
     if (!trace || !trace->record.model.ptr) {
         arena_free(arena);
@@ -46,11 +51,30 @@ static void close_one(struct tracer_core *core, struct trace_setting *setting) {
     tracer_write_wake(core);
 }
 
-struct trace *trace_sample(struct tracer *tracer, struct str model, uint64_t version) {
+/* A caller's trace counts where traces of several servers come together.
+ * Clause: W3C Trace Context, 3.2: what is malformed is passed over. */
+static bool read_caller(const struct tracer_core *core, const struct trace_caller *caller,
+                        struct traceparent *out) {
+    return core->collector && caller->n_parents == 1 && traceparent_parse(caller->parent, out);
+}
+
+static void keep_caller(struct trace *trace, const struct traceparent *parent, struct str state) {
+    trace->has_caller = true;
+    trace->caller = *parent;
+    if (tracestate_is_sound(state)) {
+        trace->state = arena_dup(trace->arena, state);
+        trace->lost = !trace->state.ptr;
+    }
+}
+
+struct trace *trace_sample(struct tracer *tracer, const struct model_spec *spec,
+                           const struct trace_caller *caller) {
     struct tracer_core *core = tracer->core;
+    struct traceparent parent;
+    bool has_caller = read_caller(core, caller, &parent);
     lock_take(&core->lock);
-    struct trace_setting *setting = tracer_setting_of(core, model);
-    bool chosen = is_chosen(setting);
+    struct trace_setting *setting = tracer_setting_of(core, spec->name);
+    bool chosen = is_chosen(setting, has_caller ? &parent : NULL);
     uint32_t level = setting->values.level;
     uint64_t id = chosen ? ++core->last_id : 0;
     setting->n_open += chosen;
@@ -58,7 +82,7 @@ struct trace *trace_sample(struct tracer *tracer, struct str model, uint64_t ver
     if (!chosen) {
         return NULL;
     }
-    struct trace *trace = trace_new(core, setting, model);
+    struct trace *trace = trace_new(core, setting, spec);
     if (!trace) {
         lock_take(&core->lock);
         close_one(core, setting);
@@ -67,8 +91,30 @@ struct trace *trace_sample(struct tracer *tracer, struct str model, uint64_t ver
     }
     trace->level = level;
     trace->record.id = id;
-    trace->record.version = version;
+    if (has_caller) {
+        keep_caller(trace, &parent, caller->state);
+    }
     return trace;
+}
+
+struct trace *trace_sample_http(struct tracer *tracer, const struct model_spec *spec,
+                                const struct http_head *head) {
+    struct trace_caller caller = {.parent = {NULL, 0}};
+    caller.n_parents = http_head_find(head, "traceparent", &caller.parent);
+    if (caller.n_parents > 0 && http_head_find(head, "tracestate", &caller.state) != 1) {
+        caller.state = STR("");
+    }
+    return trace_sample(tracer, spec, &caller);
+}
+
+struct trace *trace_sample_grpc(struct tracer *tracer, const struct model_spec *spec,
+                                const struct grpc_call *call) {
+    struct trace_caller caller;
+    size_t n_states;
+    caller.parent = grpc_find(call, "traceparent", &caller.n_parents);
+    caller.state = grpc_find(call, "tracestate", &n_states);
+    caller.state = n_states == 1 ? caller.state : STR("");
+    return trace_sample(tracer, spec, &caller);
 }
 
 void trace_free(struct trace *trace) {
@@ -209,6 +255,8 @@ void trace_answered_copy(struct trace *trace, const struct call *call) {
     }
     if (call->response.error.status == ST_OK) {
         trace->record.ns[TRACE_INFER_RESPONSE_COMPLETE] = call->finished_ns;
+    } else {
+        trace->record.failure = arena_dup(trace->arena, str_of(call->response.error.text));
     }
     trace_part_copy(trace, &call->response);
     trace_note(trace, TRACE_REQUEST_END);

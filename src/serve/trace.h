@@ -6,17 +6,34 @@
 #define SLUICE_SERVE_TRACE_H
 
 #include "model/call.h"
+#include "net/grpc_server.h"
 #include "net/http_server.h"
 #include "serve/tracer.h"
 #include "wire/trace_record.h"
 
 struct trace;
 
-/* A request of this model begins. Returns: NULL, unless it is to be traced. Owns: the caller, until
+/* What a request says of a trace that it is a part of: traceparent and tracestate. */
+struct trace_caller {
+    size_t n_parents; /* more than one is none */
+    struct str parent, state;
+};
+
+/* A request of this model begins. Returns: NULL, unless it is to be traced. Owns: who calls, until
  * trace_end. */
-struct trace *trace_sample(struct tracer *tracer, struct str model, uint64_t version);
-static inline struct trace *trace_begin(struct tracer *tracer, const struct model_spec *spec) {
-    return tracer_is_on(tracer) ? trace_sample(tracer, spec->name, spec->version) : NULL;
+struct trace *trace_sample(struct tracer *tracer, const struct model_spec *spec,
+                           const struct trace_caller *caller);
+struct trace *trace_sample_http(struct tracer *tracer, const struct model_spec *spec,
+                                const struct http_head *head);
+struct trace *trace_sample_grpc(struct tracer *tracer, const struct model_spec *spec,
+                                const struct grpc_call *call);
+static inline struct trace *trace_begin_http(struct tracer *tracer, const struct model_spec *spec,
+                                             const struct http_head *head) {
+    return tracer_is_on(tracer) ? trace_sample_http(tracer, spec, head) : NULL;
+}
+static inline struct trace *trace_begin_grpc(struct tracer *tracer, const struct model_spec *spec,
+                                             const struct grpc_call *call) {
+    return tracer_is_on(tracer) ? trace_sample_grpc(tracer, spec, call) : NULL;
 }
 
 /* It is now. */

@@ -46,6 +46,27 @@ static void settings(void **state) {
     assert_int_equal(got.values.level, V2_TRACE_TENSORS | V2_TRACE_TIMESTAMPS);
 }
 
+static void collector(void **state) {
+    const char *items[] = {"mode=opentelemetry",
+                           "level=TIMESTAMPS",
+                           "rate=0",
+                           "opentelemetry,url=http://h:1/x=y,z",
+                           "opentelemetry,resource=a=b=c",
+                           "opentelemetry,resource=service.name=other",
+                           "opentelemetry,bsp_schedule_delay=7"};
+    struct tracer_options got;
+    struct error err;
+    (void)state;
+    assert_int_equal(trace_config_read(items, sizeof items / sizeof items[0], &got, &err), ST_OK);
+    assert_true(got.opentelemetry);
+    assert_string_equal(got.collector.url, "http://h:1/x=y,z");
+    assert_int_equal(got.collector.n_resource, 2);
+    assert_true(str_is(got.collector.resource[0].value, "other"));
+    assert_true(str_is(got.collector.resource[1].value, "b=c"));
+    assert_int_equal(got.collector.delay_ms, 7);
+    assert_int_equal(got.collector.max_queue, 2048);
+}
+
 static void refused(void **state) {
     static const struct {
         const char *first, *second;
@@ -62,6 +83,13 @@ static void refused(void **state) {
         {"rate=", NULL, "whole number"},
         {"count=-2", NULL, "whole number"},
         {"mode=jaeger", NULL, "mode"},
+        {"opentelemetry,url=localhost:4318", NULL, "http://"},
+        {"opentelemetry,resource=name", NULL, "KEY=VALUE"},
+        {"opentelemetry,resource==x", NULL, "KEY=VALUE"},
+        {"opentelemetry,bsp_schedule_delay=0", NULL, "from 3"},
+        {"opentelemetry,bsp_max_export_batch_size=4000", NULL, "bsp_max_queue_size"},
+        {"opentelemetry,nope=1", NULL, "expected level="},
+        {"mode=opentelemetry", "level=TENSORS", "TENSORS"},
         {"triton,log-frequency=x", NULL, "whole number"},
         {"triton,file=", NULL, "path"},
         {"triton,file=/nowhere/at/all/t.json", NULL, "/nowhere/at/all"},
@@ -85,6 +113,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults),
         cmocka_unit_test(settings),
+        cmocka_unit_test(collector),
         cmocka_unit_test(refused),
     };
     return cmocka_run_group_tests_name("serve/trace_config", tests, NULL, NULL);

@@ -12,8 +12,11 @@ struct trace {
     struct trace_setting *setting; /* that it was begun under */
     uint32_t level;
     struct arena *arena;
-    size_t n_bytes; /* of copied tensors */
-    bool lost;      /* there was no memory for a part of it */
+    size_t n_bytes;  /* of copied tensors */
+    bool lost;       /* there was no memory for a part of it */
+    bool has_caller; /* who has begun it: */
+    struct traceparent caller;
+    struct str state;
     struct trace *next;
 };
 

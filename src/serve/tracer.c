@@ -7,6 +7,8 @@
 #include "base/log.h"
 #include "serve/trace_state.h"
 
+enum { SHOWN = 5 };
+
 /* ---- looking up ------------------------------------------------------------------------------ */
 
 /* Those of the model itself; NULL: it has none. */
@@ -25,14 +27,15 @@ struct trace_setting *tracer_setting_of(struct tracer_core *core, struct str mod
     return own ? own : core->server;
 }
 
-static bool is_tracing(const struct trace_setting *setting) {
-    return setting->values.level != 0 && setting->values.rate > 0;
+/* A collector's callers may have decided that a request is traced. */
+static bool is_tracing(const struct tracer_core *core, const struct trace_setting *setting) {
+    return setting->values.level != 0 && (setting->values.rate > 0 || core->collector);
 }
 
 static void find_out_whether_on(struct tracer_core *core) {
     bool on = false;
     for (const struct trace_setting *at = core->settings; at; at = at->next) {
-        on = on || (!at->replaced && is_tracing(at));
+        on = on || (!at->replaced && is_tracing(core, at));
     }
     atomic_store_explicit(&core->tracer->on, on, memory_order_relaxed);
 }
@@ -48,6 +51,11 @@ static enum status check(const struct tracer_core *core, const struct trace_sett
         return error_set(err, ST_BAD_FIELD,
                          "trace_level: there is no file for traces (--trace-config "
                          "triton,file=FILE)");
+    }
+    if (core->collector) {
+        return setting->values.level & V2_TRACE_TENSORS
+                   ? error_set(err, ST_BAD_FIELD, "trace_level: a collector takes no TENSORS")
+                   : ST_OK;
     }
     return setting->values.rate > 0
                ? ST_OK
@@ -221,12 +229,43 @@ struct v2_trace_shown tracer_shown(struct tracer *tracer, struct str model) {
     struct tracer_core *core = tracer->core;
     lock_take(&core->lock);
     struct v2_trace_shown shown = {.values = tracer_setting_of(core, model)->values,
-                                   .file = core->file.path ? core->file.path : ""};
+                                   .opentelemetry = core->collector != NULL,
+                                   .file = core->file.path ? core->file.path : "",
+                                   .options = core->shown,
+                                   .n_options = core->n_shown};
     lock_drop(&core->lock);
     return shown;
 }
 
 /* ---- beginning and end ----------------------------------------------------------------------- */
+
+/* What clients are told: the settings in the reference's words. */
+static enum status show_collector(struct tracer_core *core,
+                                  const struct trace_export_options *options, struct error *err) {
+    struct arena *arena = core->shown_arena = arena_new(NULL, 0);
+    struct v2_trace_option *shown = arena ? arena_calloc(arena, SHOWN, sizeof(*shown)) : NULL;
+    if (!shown) {
+        return error_set(err, ST_NO_MEMORY, "no memory for traces");
+    }
+    struct buf resource;
+    buf_init(&resource, arena, 256);
+    for (size_t i = 0; i < options->n_resource; i++) {
+        buf_printf(&resource, "%s%.*s=%.*s", i > 0 ? "," : "", STR_ARG(options->resource[i].key),
+                   STR_ARG(options->resource[i].value));
+    }
+    buf_add_char(&resource, '\0');
+    shown[0] = (struct v2_trace_option){"url", options->url};
+    shown[1] = (struct v2_trace_option){"resource", resource.failed ? "" : resource.data};
+    shown[2] = (struct v2_trace_option){"bsp_max_queue_size",
+                                        arena_printf(arena, "%u", options->max_queue).ptr};
+    shown[3] = (struct v2_trace_option){"bsp_max_export_batch_size",
+                                        arena_printf(arena, "%u", options->max_batch).ptr};
+    shown[4] = (struct v2_trace_option){"bsp_schedule_delay",
+                                        arena_printf(arena, "%u", options->delay_ms).ptr};
+    core->shown = shown;
+    core->n_shown = SHOWN;
+    return ST_OK;
+}
 
 enum status tracer_open(struct tracer *tracer, const struct tracer_options *options,
                         struct error *err) {
@@ -244,7 +283,13 @@ enum status tracer_open(struct tracer *tracer, const struct tracer_options *opti
     core->queue_end = &core->queue;
     trace_file_init(&core->file, options->file);
     tracer->core = core;
-    enum status st = options->file ? tracer_write_start(core, err) : ST_OK;
+    enum status st = ST_OK;
+    if (options->opentelemetry) {
+        st = show_collector(core, &options->collector, err);
+    }
+    if (st == ST_OK && (options->opentelemetry || options->file)) {
+        st = tracer_write_start(core, options->opentelemetry ? &options->collector : NULL, err);
+    }
     if (st == ST_OK && check(core, server, err) != ST_OK) {
         st = err->status = ST_BAD_CONFIG;
     }
@@ -268,6 +313,7 @@ void tracer_close(struct tracer *tracer) {
         core->settings = setting->next;
         setting_free(setting);
     }
+    arena_free(core->shown_arena);
     lock_fini(&core->lock);
     free(core);
     tracer->core = NULL;

@@ -14,6 +14,7 @@
 
 #include "base/status.h"
 #include "base/str.h"
+#include "serve/trace_export.h"
 #include "wire/v2_trace.h"
 
 struct tracer_core;
@@ -27,6 +28,8 @@ struct tracer {
 struct tracer_options {
     struct v2_trace_values values; /* of the server, until somebody changes them */
     const char *file;              /* where traces go; NULL: nowhere */
+    bool opentelemetry;            /* they go to a collector instead */
+    struct trace_export_options collector;
 };
 
 /* The texts must outlive it. Returns: ST_BAD_CONFIG for values that can't work, ST_NO_MEMORY,

@@ -44,12 +44,18 @@ struct tracer_core {
     bool posted; /* the writer has been told and has not looked yet */
     bool ending;
     struct worker_msg msg;
-    struct worker *writer;  /* NULL: there is nowhere to write to */
-    struct trace_file file; /* the writer's own */
+    struct worker *writer;          /* NULL: there is nowhere to write to */
+    struct trace_file file;         /* the writer's own */
+    struct trace_export *collector; /* instead of it; the writer's own */
+    struct arena *shown_arena;
+    struct v2_trace_option *shown; /* what is told of the collector */
+    size_t n_shown;
 };
 
-/* tracer_write.c: makes the thread; ends it when all is written. */
-enum status tracer_write_start(struct tracer_core *core, struct error *err)
+/* tracer_write.c: makes the thread, which sends to `collector` unless that is NULL; ends it when
+ * all is written. */
+enum status tracer_write_start(struct tracer_core *core,
+                               const struct trace_export_options *collector, struct error *err)
     __attribute__((warn_unused_result));
 void tracer_write_end(struct tracer_core *core);
 /* The writer has to look. The lock is held. */

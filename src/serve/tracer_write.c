@@ -66,6 +66,15 @@ static void gather(struct tracer_core *core, struct trace *trace) {
     }
 }
 
+static void write_one(struct tracer_core *core, struct trace *trace) {
+    if (core->collector) {
+        trace_export_add(core->collector, &trace->record, trace->has_caller ? &trace->caller : NULL,
+                         trace->state);
+    } else {
+        gather(core, trace);
+    }
+}
+
 /* ---- the queue ------------------------------------------------------------------------------- */
 
 static struct trace *take_queue(struct tracer_core *core) {
@@ -83,7 +92,7 @@ static void write_queue(struct tracer_core *core) {
     struct trace *trace = take_queue(core);
     while (trace) {
         struct trace *next = trace->next;
-        gather(core, trace);
+        write_one(core, trace);
         lock_take(&core->lock);
         trace->setting->n_open--;
         lock_drop(&core->lock);
@@ -143,6 +152,11 @@ static void settle(struct tracer_core *core) {
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
+static void on_sent(void *cookie) {
+    struct tracer_core *core = cookie;
+    worker_stop(core->writer);
+}
+
 static void on_wake(struct worker_msg *msg) {
     struct tracer_core *core =
         (struct tracer_core *)(void *)((char *)msg - offsetof(struct tracer_core, msg));
@@ -151,7 +165,9 @@ static void on_wake(struct worker_msg *msg) {
     lock_take(&core->lock);
     bool ending = core->ending;
     lock_drop(&core->lock);
-    if (ending) {
+    if (ending && core->collector) {
+        trace_export_end(core->collector, on_sent, core);
+    } else if (ending) {
         worker_stop(core->writer);
     }
 }
@@ -164,17 +180,24 @@ void tracer_write_wake(struct tracer_core *core) {
     }
 }
 
-enum status tracer_write_start(struct tracer_core *core, struct error *err) {
+enum status tracer_write_start(struct tracer_core *core,
+                               const struct trace_export_options *collector, struct error *err) {
     struct worker *writer;
     core->msg.run = on_wake;
     enum status st = worker_new("traces", &writer, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    if (collector) {
+        st = trace_export_new(writer, collector, &core->collector, err);
+    }
     if (st == ST_OK) {
         st = worker_start(writer, err);
-        if (st == ST_OK) {
-            core->writer = writer;
-        } else {
-            worker_free(writer);
-        }
+    }
+    if (st == ST_OK) {
+        core->writer = writer;
+    } else {
+        worker_free(writer);
     }
     return st;
 }
@@ -190,5 +213,7 @@ void tracer_write_end(struct tracer_core *core) {
     worker_join(core->writer);
     worker_free(core->writer);
     core->writer = NULL;
+    trace_export_free(core->collector);
+    core->collector = NULL;
     trace_file_close(&core->file);
 }

@@ -27,6 +27,7 @@ struct trace_record {
     struct str model;
     uint64_t version;
     struct str request_id;    /* empty: none */
+    struct str failure;       /* why the model gave no answer; empty: it did, or was not asked */
     uint64_t ns[TRACE_MARKS]; /* on the monotonic clock; 0: that has not been */
     const struct trace_tensor *tensors;
     size_t n_tensors;
