@@ -43,18 +43,22 @@ static enum status read_specs(const struct pool_watch_options *options, struct s
     return pool_file_parse_all(sources, n, out, err);
 }
 
+static const char *name_of(const struct pool_watch_options *options) {
+    return options->path ? options->path : "--config-text";
+}
+
 static enum status add_cluster(const struct pool_watch_options *options, struct pool_specs *specs,
                                struct error *err) {
     struct pool_spec *spec = specs->items[0];
     if (specs->is_list) {
         return error_set(err, ST_BAD_CONFIG,
                          "%s: has a list of pools; a picker with --kube has the cluster's alone",
-                         options->path);
+                         name_of(options));
     }
     if (spec->name.len > 0) {
         return error_set(err, ST_BAD_CONFIG,
                          "%s: has an InferencePool; with --kube it is the cluster's",
-                         options->path);
+                         name_of(options));
     }
     return kube_store_is_synced(options->cluster) ? kube_store_fill(options->cluster, spec, err)
                                                   : ST_OK;
@@ -68,7 +72,7 @@ static enum status make_specs(const struct pool_watch_options *options, struct s
         st = error_set(
             err, ST_BAD_CONFIG,
             "%s: has a list of pools, so that --endpoint %s can't be told to belong to one",
-            options->path ? options->path : "--config-text", options->endpoints[0]);
+            name_of(options), options->endpoints[0]);
     }
     for (size_t i = 0; st == ST_OK && i < options->n_endpoints; i++) {
         st = pool_file_add_endpoint(out->items[0], str_of(options->endpoints[i]), err);
