@@ -325,9 +325,35 @@ static void end_line(struct series_reader *reader, struct str part) {
     reader->skipping = false;
 }
 
+/* Passes over lines that begin as no wanted one does: nearly all of a page. Returns: the rest. No
+ * wanted name is so short that what is looked at is behind its line's end. */
+static struct str pass_over(struct series_reader *reader, struct str chunk) {
+    const char *line = chunk.ptr, *end = chunk.ptr + chunk.len;
+    size_t at = reader->differ_at;
+    uint64_t n_lines = 0;
+    while (
+        (size_t)(end - line) >= at + 2 && !is_blank(*line) &&
+        !(reader->first[(unsigned char)line[at]] & reader->second[(unsigned char)line[at + 1]])) {
+        const char *next = memchr(line, '\n', (size_t)(end - line));
+        if (!next) {
+            break;
+        }
+        n_lines++;
+        line = next + 1;
+    }
+    reader->n_lines += n_lines;
+    return str_make(line, (size_t)(end - line));
+}
+
 void series_read_feed(struct series_reader *reader, struct str chunk) {
     reader->n_bytes += chunk.len;
     while (chunk.len > 0) {
+        if (reader->n_line == 0 && !reader->skipping) {
+            chunk = pass_over(reader, chunk);
+        }
+        if (chunk.len == 0) {
+            return;
+        }
         const char *end = memchr(chunk.ptr, '\n', chunk.len);
         if (!end) {
             keep(reader, chunk);

@@ -95,6 +95,30 @@ static void test_cut_anywhere(void **state) {
     check_found(FOUND);
 }
 
+/* Where names differ far behind their beginnings, lines that end before that place stand in front of
+ * wanted ones. */
+static void test_short_lines(void **state) {
+    static const struct str names[] = {STR("vllm:num_requests_waiting"),
+                                       STR("vllm:num_requests_running")};
+    static const char page[] = "\n\nx\ny 1\n#\nvllm:num_requests_waiting 1\n\n"
+                               "vllm:num_requests_running 2\n  vllm:num_requests_running 3\n"
+                               "vllm:num_requests_runner 9\nvllm:num_requests_r\n\r\n"
+                               "0123456789012345678ru\nvllm:num_requests_waiting 4";
+    (void)state;
+    for (size_t i = 0; i < sizeof(page); i++) {
+        struct series_reader *reader = begin();
+        reader->names = names;
+        series_read_begin(reader);
+        series_read_feed(reader, str_make(page, i));
+        series_read_feed(reader, str_make(page + i, sizeof(page) - 1 - i));
+        series_read_end(reader);
+        check_found("vllm:num_requests_waiting{} 1;vllm:num_requests_running{} 2;"
+                    "vllm:num_requests_running{} 3;vllm:num_requests_waiting{} 4;");
+        assert_int_equal(reader->n_lines, 14);
+        assert_int_equal(reader->n_malformed, 0);
+    }
+}
+
 static void test_nan(void **state) {
     (void)state;
     read_page(STR("a NaN\n"));
@@ -214,10 +238,10 @@ static void test_names(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_page),       cmocka_unit_test(test_cut_anywhere),
-        cmocka_unit_test(test_nan),        cmocka_unit_test(test_malformed),
-        cmocka_unit_test(test_long_lines), cmocka_unit_test(test_labels),
-        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_page),        cmocka_unit_test(test_cut_anywhere),
+        cmocka_unit_test(test_short_lines), cmocka_unit_test(test_nan),
+        cmocka_unit_test(test_malformed),   cmocka_unit_test(test_long_lines),
+        cmocka_unit_test(test_labels),      cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
