@@ -20,7 +20,7 @@ includedir ?= $(prefix)/include
 within_prefix = $(patsubst $(prefix)/%,%,$(1))
 
 .PHONY: all bootstrap tools test unit scenario interop kube demo demo-pick soak storm clang valgrind asan \
-	tsan fuzz bench simulate lint fmt docs test-setup install clean help build-clang build-asan build-tsan build-fuzz
+	tsan fuzz bench simulate lint fmt docs test-setup packages packages-test install clean help build-clang build-asan build-tsan build-fuzz
 
 all: bootstrap $(BUILD)/build.ninja ## install what is missing, build build/sluice
 	@$(NINJA) -C $(BUILD) --quiet
@@ -154,6 +154,13 @@ docs: ## hold the pages to the code and the tests they name
 
 test-setup: ## try the README's commands in bare Debian 12 and 13 (root; a quarter of an hour)
 	@tools/test-setup
+
+packages: ## Debian packages in build/packages, and what lintian says of them
+	@tools/bootstrap packages
+	@tools/packages $(BUILD)/packages
+
+packages-test: tools packages ## install and run them in a bare Debian (root; some minutes)
+	@tools/test-packages $(BUILD)/packages
 
 install: all ## PREFIX, DESTDIR, bindir, libdir, includedir as usual
 	@$(CONFIGURE) -B $(BUILD) -DCMAKE_INSTALL_PREFIX=$(prefix) \
