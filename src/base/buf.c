@@ -112,17 +112,36 @@ static void add_json_escape(struct buf *buf, char c) {
     }
 }
 
+static bool is_plain(char c) {
+    return (unsigned char)c >= 0x20 && c != '"' && c != '\\';
+}
+
+/* Bytes of `text` before the first that is escaped; they are at `to` then, which has room. */
+static size_t copy_plain(char *to, struct str text) {
+    size_t n = 0;
+    while (n < text.len && is_plain(text.ptr[n])) {
+        to[n] = text.ptr[n];
+        n++;
+    }
+    return n;
+}
+
+/* Most have nothing to be escaped. */
 void buf_add_json_string(struct buf *buf, struct str text) {
     buf_add_char(buf, '"');
-    size_t start = 0;
-    for (size_t i = 0; i < text.len; i++) {
-        unsigned char c = (unsigned char)text.ptr[i];
-        if (c < 0x20 || c == '"' || c == '\\') {
-            buf_add(buf, text.ptr + start, i - start);
-            add_json_escape(buf, text.ptr[i]);
-            start = i + 1;
+    for (;;) {
+        char *to = buf_reserve(buf, text.len + 1);
+        if (!to) {
+            return;
         }
+        size_t n = copy_plain(to, text);
+        buf->len += n;
+        if (n == text.len) {
+            to[n] = '"';
+            buf->len++;
+            return;
+        }
+        add_json_escape(buf, text.ptr[n]);
+        text = str_make(text.ptr + n + 1, text.len - n - 1);
     }
-    buf_add(buf, text.ptr ? text.ptr + start : NULL, text.len - start);
-    buf_add_char(buf, '"');
 }

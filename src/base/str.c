@@ -23,6 +23,9 @@ bool str_eq_nocase(struct str a, struct str b) {
     if (a.len != b.len) {
         return false;
     }
+    if (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0) {
+        return true;
+    }
     for (size_t i = 0; i < a.len; i++) {
         if (lower(a.ptr[i]) != lower(b.ptr[i])) {
             return false;

@@ -28,7 +28,8 @@ size_t http_head_find(const struct http_head *head, const char *name, struct str
     struct str wanted = str_of(name);
     size_t n = 0;
     for (size_t i = 0; i < head->n_fields; i++) {
-        if (str_eq_nocase(head->fields[i].name, wanted)) {
+        struct str field = head->fields[i].name;
+        if (field.len == wanted.len && str_eq_nocase(field, wanted)) {
             if (n == 0) {
                 *value = head->fields[i].value;
             }
