@@ -19,7 +19,7 @@ includedir ?= $(prefix)/include
 # A folder as seen from the prefix, where it lies there: `cmake --install --prefix` can still move it.
 within_prefix = $(patsubst $(prefix)/%,%,$(1))
 
-.PHONY: all bootstrap tools test unit scenario interop kube demo demo-pick soak storm clang valgrind asan \
+.PHONY: all bootstrap tools test unit scenario interop kube kube-tsan demo demo-pick soak storm clang valgrind asan \
 	tsan fuzz bench simulate lint fmt docs test-setup packages packages-test install clean help build-clang build-asan build-tsan build-fuzz
 
 all: bootstrap $(BUILD)/build.ninja ## install what is missing, build build/sluice
@@ -48,7 +48,7 @@ PYTEST := $(PYTHON) -m pytest -ra --no-header -p no:cacheprovider
 # Whole folders, as many files or scripts at once as there are jobs (tests/conftest.py).
 PYTEST_ALL := $(PYTEST) -n $(JOBS) --dist loadgroup
 
-STEPS := unit lint clang valgrind fuzz asan tsan scenario interop kube
+STEPS := unit lint clang valgrind fuzz asan tsan scenario interop kube kube-tsan
 
 test: tools all ## every test there is (CI runs this)
 	@MAKE="$(MAKE)" FUZZ_SECONDS=20 FUZZ_SEED=1 tools/run-steps $(BUILD) $(STEPS)
@@ -65,6 +65,12 @@ interop: tools all ## real clients
 kube: all ## against a real Kubernetes API server, built when it is missing (eight minutes)
 	@tools/bootstrap kube
 	@SLUICE_BUILD=$(CURDIR)/$(BUILD) $(PYTEST) -n $(JOBS) --dist loadfile tests/kube
+
+# Watches that begin, break off and begin again while requests are picked for.
+kube-tsan: build-tsan ## that which has threads of it under the thread sanitizer
+	@tools/bootstrap kube
+	@$(SANITIZED) SLUICE_BUILD=$(CURDIR)/$(BUILD)/tsan $(PYTEST) -n $(JOBS) --dist loadfile \
+		tests/kube/test_deployed.py
 
 soak: tools all ## 100,000 requests: memory must stay where it was
 	@SLUICE_BUILD=$(CURDIR)/$(BUILD) $(PYTEST) -s tests/soak

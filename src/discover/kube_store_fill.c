@@ -161,8 +161,9 @@ static enum status fill(const struct kube_store *store, struct reading *reading,
 enum status kube_store_fill(const struct kube_store *store, struct pool_spec *spec,
                             struct error *err) {
     struct reading reading = {.file = "the cluster", .spec = spec};
-    if (!spec->models_said) {
-        spec->strict_models = spec->strict_models || kube_store_is_served(store, KUBE_MODEL);
+    /* Without a pool there are no models of it: 503, as there are no endpoints, and not 404. */
+    if (!spec->models_said && store->pool && kube_store_is_served(store, KUBE_MODEL)) {
+        spec->strict_models = true;
     }
     spec->name = pool_spec_text(spec, str_of(store->options.pool));
     reading.arena = arena_new(NULL, 0);

@@ -265,6 +265,8 @@ static void unknown_models(void **state) {
     uint64_t version = kube_store_version(store);
     kube_store_begin(store, KUBE_MODEL);
     kube_store_end(store, KUBE_MODEL, true);
+    assert_prints(store, "a request for another is passed on\n"); /* there is no pool yet */
+    fixture_put(store, KUBE_POOL, FIXTURE_POOL);
     assert_prints(store, "a request for another is refused\n");
     assert_true(kube_store_version(store) > version);
     assert_int_equal(pool_spec_new(&spec, &err), ST_OK);

@@ -59,7 +59,7 @@ class Envoy:
         self.admin_file = os.path.join(self.folder, "envoy.admin")
         config = os.path.join(self.folder, "envoy.yaml")
         with open(config, "w", encoding="utf-8") as file:
-            file.write(text + ADMIN)
+            file.write(text if "\nadmin:" in text else text + ADMIN)
         if os.path.exists(self.admin_file):
             os.unlink(self.admin_file)
         with open(self.log_file, "ab") as log:

@@ -290,6 +290,29 @@ class Cluster:
         """With grace it is terminating until it is deleted with none, as no kubelet does it."""
         self.admin.delete("Pod", name, "v1", namespace, {"gracePeriodSeconds": grace})
 
+    def store(self, path, things):
+        """Puts objects into etcd past the API server, which tells of them all the same: faster than it takes them.
+        `path` is that of their kind there ("pods", "GROUP/PLURAL"). They must be whole, and are not checked. Each is a
+        change of its own: those of one transaction have one resourceVersion, which no watch that breaks off between
+        them can go on from."""
+        self.ask_store("put", [{"key": self.stored(path, one), "value": base64.b64encode(
+            json.dumps(one).encode()).decode()} for one in things])
+
+    def unstore(self, path, things):
+        """Takes them out again."""
+        self.ask_store("deleterange", [{"key": self.stored(path, one)} for one in things])
+
+    @staticmethod
+    def stored(path, thing):
+        meta = thing["metadata"]
+        return base64.b64encode(f"/registry/{path}/{meta['namespace']}/{meta['name']}".encode()).decode()
+
+    def ask_store(self, what, bodies):
+        store = Client("127.0.0.1", self.etcd_port)
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda body: store.call("POST", f"/v3/kv/{what}", body), bodies))
+        store.close()
+
     def compact(self):
         """etcd forgets all but the newest state. What the API server itself remembers for watches it keeps:
         flags=["--watch-cache=false"] leaves that out, `crash` and `start` empty it."""

@@ -16,10 +16,10 @@ LABELS = {"app": "digits"}
 RULES_FILE = os.path.join(ROOT, "deploy", "kubernetes", "helm", "sluice", "files", "rules.yaml")
 
 
-def shipped_rules():
-    """What a picker may do in its namespace, as the chart has it."""
+def shipped_rules(name="digits"):
+    """What a picker of this pool may do in its namespace, as the chart has it."""
     with open(RULES_FILE, encoding="utf-8") as file:
-        return yaml.safe_load(file)
+        return yaml.safe_load(file.read().replace("{{ .Release.Name }}", name))
 
 
 def pool(namespace, name="digits", ports=(8000,), labels=None, **spec):
