@@ -9,7 +9,7 @@ import urllib.request
 
 import pytest
 
-from lib import kube_picker
+from lib import browser, kube_picker
 from lib.kube_crds import ALPHA_GROUP, POOL_GROUP, definitions
 from lib.kube_picker import ALPHA, LABELS, LLM_D, NOT_SERVING, SERVING, STABLE, KubePicker
 from lib.metric_pages import MetricPages
@@ -425,6 +425,21 @@ def test_what_the_pages_say(cluster, namespace, start):
     assert said["synced"] and said["group"] == POOL_GROUP and said["pool"] == "digits"
     pods = next(kind for kind in said["kinds"] if kind["kind"] == "Pod")
     assert (pods["objects"], pods["usable"], pods["phase"]) == (2, 1, "watching")
+
+
+def test_the_status_page(cluster, namespace, start, tmp_path):
+    """In a browser: the watches, and a pool that comes while somebody looks."""
+    cluster.add_pod(namespace, "one", LABELS, ("127.0.0.7",))
+    picker = start(cluster, namespace)
+    with browser.Browser(str(tmp_path / "profile")) as page:
+        page.open(f"http://{picker.metrics_address}/")
+        page.wait("document.getElementById('cluster-pool')?.textContent.startsWith('no InferencePool digits')")
+        cluster.admin.apply(kube_picker.pool(namespace))
+        page.wait("document.getElementById('cluster-pool').textContent"
+                  f".startsWith('InferencePool digits of {POOL_GROUP}, namespace {namespace}')")
+        rows = page.run("[...document.querySelectorAll('#cluster-rows tr')].map(row => row.innerText.split('\\t'))")
+        assert rows[0][:4] == ["Pod", "watching", "1", "1, 1 ready"] and len(rows) == 8
+        assert page.run("document.body.dataset.error") is None and page.complaints() == []
 
 
 def cluster_args(cluster, namespace, pool="digits"):
