@@ -176,10 +176,10 @@ static void count(struct scheduler *scheduler) {
 }
 
 /* Instances that nobody runs on: as many of the calls in the queue only wait for a thread to wake
- * up and take them. */
+ * up and take them. Not where there are sequences: those have an instance each. */
 static size_t n_idle(struct model_version *version) {
     size_t n = 0;
-    for (size_t i = 0; i < version->n_instances; i++) {
+    for (size_t i = 0; i < version->n_instances && !version->scheduler.sequences; i++) {
         n += !atomic_load_explicit(&version->instances[i].busy, memory_order_relaxed);
     }
     return n;
@@ -192,6 +192,11 @@ static bool is_full(struct scheduler *scheduler, const struct call *call, size_t
     uint64_t own = policy->levels[level].max_size;
     uint64_t limit = own > 0 ? own : policy->limit;
     *waiting = own > 0 ? queue_at_level(&scheduler->queue, level) : scheduler->queue.n;
+    if (scheduler->sequences) { /* sequences that have no place keep none from going on */
+        size_t n_homeless = scheduler->sequences->n_homeless;
+        bool homeless = sequences_lack_place(scheduler->sequences, call);
+        *waiting = homeless ? n_homeless : scheduler->queue.n - n_homeless;
+    }
     return limit > 0 && *waiting >= limit && *waiting - limit >= n_idle(call->version);
 }
 

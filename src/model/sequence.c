@@ -60,7 +60,7 @@ enum status sequences_new(const struct model_config *config, size_t n_instances,
                            ? config->sequences.idle_us * NS_PER_US
                            : UINT64_MAX;
         all->n_lanes = n_instances;
-        all->seed = (uint64_t)(uintptr_t)all * UINT64_C(0x9e3779b97f4a7c15);
+        siphash_key_init(&all->key);
     }
     if (!all || !lanes_make(all)) {
         sequences_free(all);
@@ -166,6 +166,7 @@ static void give_place(struct sequences *all, struct sequence *sequence, uint64_
     if (next) {
         list_remove(next);
         take_place(all, lane, next);
+        all->n_homeless -= next->n_waiting;
         all->promoted = true;
         settle(all, next, now_ns); /* something of it waits: it goes no further */
     }
@@ -211,7 +212,7 @@ void sequences_free(struct sequences *all) {
         free(all->lanes[i].slots);
     }
     if (all) {
-        assert(!all->backlog.first && all->n_all == 0);
+        assert(!all->backlog.first && all->n_all == 0 && all->n_homeless == 0);
         free(all->lanes);
         free(all->table);
         free(all);
@@ -249,6 +250,10 @@ enum status sequences_find(struct sequences *all, struct call *call, struct erro
                      (unsigned long long)(all->idle_ns / NS_PER_US));
 }
 
+bool sequences_lack_place(struct sequences *all, const struct call *call) {
+    return call->sequence ? call->sequence->lane == NULL : lane_with_room(all) == NULL;
+}
+
 static struct sequence *sequence_new(struct sequences *all, const struct sequence_id *id) {
     struct sequence *sequence = calloc(1, sizeof(*sequence) + id->text.len);
     if (!sequence) {
@@ -283,6 +288,8 @@ static void append(struct sequences *all, struct sequence *sequence, struct call
         sequence->first = call;
     }
     sequence->last = call;
+    sequence->n_waiting++;
+    all->n_homeless += sequence->lane == NULL;
 }
 
 enum status sequences_add(struct sequences *all, struct call *call, struct error *err) {
@@ -306,7 +313,9 @@ enum status sequences_add(struct sequences *all, struct call *call, struct error
     return ST_OK;
 }
 
-static void unlink_call(struct sequence *sequence, struct call *call) {
+static void unlink_call(struct sequences *all, struct sequence *sequence, struct call *call) {
+    sequence->n_waiting--;
+    all->n_homeless -= sequence->lane == NULL;
     if (call->earlier) {
         call->earlier->later = call->later;
     } else {
@@ -325,10 +334,10 @@ static void unlink_call(struct sequence *sequence, struct call *call) {
 struct call *sequences_drop(struct sequences *all, struct call *call, uint64_t now_ns) {
     struct sequence *sequence = call->sequence;
     struct call *follower = call->later, *dropped = NULL, **end = &dropped;
-    unlink_call(sequence, call);
+    unlink_call(all, sequence, call);
     while (follower && !follower->ask.start) {
         struct call *next = follower->later;
-        unlink_call(sequence, follower);
+        unlink_call(all, sequence, follower);
         *end = follower;
         end = &follower->later;
         follower = next;

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/hash.h"
+#include "base/siphash.h"
 #include "model/batch.h"
 #include "model/call.h"
 #include "model/sequence_ask.h"
@@ -32,10 +32,11 @@ struct sequence {
     bool open;
     bool running;
     struct call *first, *last; /* those that wait */
-    struct lane *lane;         /* where it has its place; NULL: it waits for one */
-    size_t slot;               /* direct: its row there */
-    uint64_t rests_ns;         /* since then nothing of it waits or runs */
-    struct sequence_list *in;  /* the backlog, its lane's `ready` or `running`, or `resting` */
+    size_t n_waiting;
+    struct lane *lane;        /* where it has its place; NULL: it waits for one */
+    size_t slot;              /* direct: its row there */
+    uint64_t rests_ns;        /* since then nothing of it waits or runs */
+    struct sequence_list *in; /* the backlog, its lane's `ready` or `running`, or `resting` */
     struct sequence *next, *prev;
     char text[];
 };
@@ -61,7 +62,8 @@ struct sequences {
     struct sequence **table; /* those that are open */
     size_t table_mask;
     size_t n_open, n_all;
-    uint64_t seed;
+    size_t n_homeless; /* calls of the backlog */
+    struct siphash_key key;
     uint64_t n_arrived;
     bool promoted; /* a sequence got a place that others may have to look for: who sees it clears
                       it */
@@ -80,6 +82,8 @@ uint64_t sequences_reap(struct sequences *all, uint64_t now_ns);
  * begins one. Returns: ST_BAD_SEQUENCE: that sequence is not open. */
 enum status sequences_find(struct sequences *all, struct call *call, struct error *err)
     __attribute__((warn_unused_result));
+/* Will the call, which was found, have to wait for a place? */
+bool sequences_lack_place(struct sequences *all, const struct call *call);
 /* The call waits from now on, in that sequence. Returns: ST_NO_MEMORY. */
 enum status sequences_add(struct sequences *all, struct call *call, struct error *err)
     __attribute__((warn_unused_result));

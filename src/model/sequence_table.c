@@ -1,5 +1,5 @@
 /* Open sequences by their identifier: a table that doubles, with chains. Clients choose the
- * identifiers, so that its hash has a seed. */
+ * identifiers: without the key of its hash nobody knows which meet. */
 #include <stdlib.h>
 
 #include "model/sequence.h"
@@ -7,9 +7,11 @@
 enum { FIRST_SLOTS = 64 };
 
 static uint64_t hash_of(const struct sequences *all, const struct sequence_id *id) {
-    struct str bytes =
-        id->is_text ? id->text : str_make((const char *)&id->number, sizeof(id->number));
-    return hash_text(bytes, all->seed);
+    struct siphash hash;
+    siphash_begin(&hash, &all->key);
+    siphash_add_u64(&hash, id->number);
+    siphash_add(&hash, id->text.ptr, id->text.len);
+    return siphash_end(&hash).low;
 }
 
 static bool is_same(const struct sequence_id *a, const struct sequence_id *b) {

@@ -93,6 +93,7 @@ bool sequences_are_due(const struct sequences *all, const struct batch_rules *ru
 static struct call *begin(struct sequences *all, struct sequence *sequence) {
     struct call *call = sequence->first;
     struct lane *lane = sequence->lane;
+    sequence->n_waiting--;
     sequence->first = call->later;
     if (sequence->first) {
         sequence->first->earlier = NULL;

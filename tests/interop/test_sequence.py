@@ -2,15 +2,12 @@
 instance, in order, and the model is told where in its sequence each is."""
 import json
 
-import numpy
 import pytest
-import tritonclient.grpc as triton_grpc
-import tritonclient.http as triton_http
 from google.protobuf import json_format
 from tritonclient.utils import InferenceServerException
 
 from lib import http1, metrics, sequences
-from lib.sequences import adder
+from lib.sequences import Client, adder
 
 OLDEST = "oldest { max_candidate_sequences: 4 }"
 MODELS = {
@@ -42,29 +39,6 @@ def running(start_server, folders):
     assert last.add("direct", 99, 2, end=True)["SUM"] == 3
     last.close()
     metrics.wait_at_rest(server.address, server.arenas)
-
-
-class Client:
-    def __init__(self, protocol, server):
-        self.triton = {"http": triton_http, "grpc": triton_grpc}[protocol]
-        address = server.address if protocol == "http" else server.grpc_address
-        self.client = self.triton.InferenceServerClient(address.removeprefix("http://"))
-
-    def close(self):
-        self.client.close()
-
-    def inputs(self, model, value, rows=1):
-        array = numpy.full((rows, 1) if model != "direct_one" else (1,), value, numpy.int32)
-        tensor = self.triton.InferInput("INPUT", list(array.shape), "INT32")
-        tensor.set_data_from_numpy(array)
-        return [tensor]
-
-    def add(self, model, sequence, value, start=False, end=False, **options):
-        """What the model says, by the names of its outputs."""
-        result = self.client.infer(model, self.inputs(model, value), sequence_id=sequence,
-                                   sequence_start=start, sequence_end=end, **options)
-        return {name: int(result.as_numpy(name).ravel()[0])
-                for name in ("SUM", "ROW", "ROWS", "INSTANCE")}
 
 
 @pytest.fixture(params=["http", "grpc"])

@@ -3,6 +3,10 @@ import os
 import shutil
 import subprocess
 
+import numpy
+import tritonclient.grpc as triton_grpc
+import tritonclient.http as triton_http
+
 from lib import server
 
 SOURCE = os.path.join(server.ROOT, "tests", "interop", "adder_backend.c")
@@ -47,3 +51,40 @@ def write(folder, models):
         with open(os.path.join(folder, name, "config.pbtxt"), "w", encoding="utf-8") as file:
             file.write(config)
     return str(folder)
+
+
+class Client:
+    """tritonclient, over HTTP or gRPC."""
+
+    def __init__(self, protocol, server):
+        self.protocol, self.server = protocol, server
+        self.triton = {"http": triton_http, "grpc": triton_grpc}[protocol]
+        address = server.address if protocol == "http" else server.grpc_address
+        self.client = self.triton.InferenceServerClient(address.removeprefix("http://"))
+
+    def again(self):
+        """Another one of the same kind."""
+        return Client(self.protocol, self.server)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        self.client.close()
+
+    def inputs(self, model, value, rows=1):
+        shape = (1,) if model.endswith("_one") else (rows, 1)
+        array = numpy.full(shape, value, numpy.int32)
+        tensor = self.triton.InferInput("INPUT", list(array.shape), "INT32")
+        tensor.set_data_from_numpy(array)
+        return [tensor]
+
+    def add(self, model, sequence, value, start=False, end=False, **options):
+        """What the model says, by the names of its outputs."""
+        result = self.client.infer(model, self.inputs(model, value), sequence_id=sequence,
+                                   sequence_start=start, sequence_end=end, **options)
+        return {name: int(result.as_numpy(name).ravel()[0])
+                for name in ("SUM", "ROW", "ROWS", "INSTANCE")}
