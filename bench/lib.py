@@ -337,6 +337,11 @@ def callgrind_total(out):
     return int(re.search(r"^(?:totals|summary): (\d+)", out.read_text(), re.M)[1])
 
 
+def cpu_seconds(child):
+    fields = pathlib.Path(f"/proc/{child.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def choice(n_endpoints, n_picks, n_subset, profile):
     """The picker's choice by itself. `profile`: 0: the fewest in flight; 1: the default; 2: every scorer."""
     return list(map(str, (BUILD / "bench" / "pool_pick", n_endpoints, n_picks, n_subset, 1, profile)))

@@ -142,11 +142,6 @@ def backends(table, folder):
 SCRAPES_PER_SECOND = 10
 
 
-def cpu_seconds(child):
-    fields = pathlib.Path(f"/proc/{child.pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 class Scraper:
     """Reads /metrics ten times a second while it is entered."""
 
@@ -178,9 +173,9 @@ def scrape(table, folder):
                 return lib.load(port, path, 32)["rate"]
         ours, floors = lib.paired(scraped, lambda: lib.load(port, path, 32)["rate"])
         table.add("identity [1,16], /metrics at 10 Hz / without", 0.99, ours, floors)
-        before, n = cpu_seconds(child), 1000
+        before, n = lib.cpu_seconds(child), 1000
         for _ in range(n):
             lib.get(port, "/metrics")
-        share = (cpu_seconds(child) - before) / n * SCRAPES_PER_SECOND
+        share = (lib.cpu_seconds(child) - before) / n * SCRAPES_PER_SECOND
         print(f"one reading of /metrics takes {share / SCRAPES_PER_SECOND * 1e6:.0f} us of CPU: at 10 Hz "
               f"{share:.2%} of a worker (goal: less than 1 %)", flush=True)

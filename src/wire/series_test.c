@@ -95,8 +95,8 @@ static void test_cut_anywhere(void **state) {
     check_found(FOUND);
 }
 
-/* Where names differ far behind their beginnings, lines that end before that place stand in front of
- * wanted ones. */
+/* Where names differ far behind their beginnings, lines that end before that place stand in front
+ * of wanted ones. */
 static void test_short_lines(void **state) {
     static const struct str names[] = {STR("vllm:num_requests_waiting"),
                                        STR("vllm:num_requests_running")};

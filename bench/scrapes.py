@@ -1,0 +1,133 @@
+"""Model servers' pages of metrics, for measuring what it costs to ask for them: vLLM's series, 64 kB, most of
+it histograms. The servers stand in for vLLM, which needs a GPU; who asks is the real picker."""
+
+import itertools
+import pathlib
+import re
+import selectors
+import socketserver
+import threading
+import time
+
+import lib
+
+PAGE_BYTES = 64 << 10
+LABELS = 'engine="0",model_name="meta-llama/Llama-3.1-8B-Instruct"'
+GAUGES = {"num_requests_running": 4.0, "num_requests_waiting": 2.0, "kv_cache_usage_perc": 0.25}
+HISTOGRAMS = ("time_to_first_token_seconds", "time_per_output_token_seconds", "e2e_request_latency_seconds",
+              "request_prompt_tokens", "request_generation_tokens", "request_queue_time_seconds")
+
+
+def histogram(name):
+    yield from (f"# HELP {name} Histogram of {name}.", f"# TYPE {name} histogram")
+    yield from (f'{name}_bucket{{le="{0.001 * 2 ** i}",{LABELS}}} {i * 7}.0' for i in range(20))
+    yield from (f"{name}_count{{{LABELS}}} 140.0", f"{name}_sum{{{LABELS}}} 37.25")
+
+
+def page():
+    lines = ['vllm:cache_config_info{block_size="16",num_gpu_blocks="27000",engine="0"} 1.0',
+             'vllm:lora_requests_info{max_lora="4",running_lora_adapters="sql,poems",waiting_lora_adapters=""} 1.7e9']
+    for name, value in GAUGES.items():
+        lines += [f"# HELP vllm:{name} A gauge.", f"# TYPE vllm:{name} gauge", f"vllm:{name}{{{LABELS}}} {value}"]
+    for i in itertools.count():
+        if sum(map(len, lines)) + len(lines) >= PAGE_BYTES:
+            return ("\n".join(lines) + "\n").encode()
+        lines += histogram(f"vllm:{HISTOGRAMS[i % len(HISTOGRAMS)]}_{i}")
+
+
+class Asked(socketserver.StreamRequestHandler):
+    def handle(self):
+        while self.rfile.readline():
+            while self.rfile.readline() not in (b"\r\n", b""):
+                pass
+            self.server.pages.count()
+            self.wfile.write(self.server.pages.answer)
+
+
+class Listener(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+    def handle_error(self, request, client_address):
+        """Who asked has gone."""
+
+
+class Pages:
+    """`n` servers of a page, each at a port of its own."""
+
+    def __init__(self, n):
+        body = page()
+        self.answer = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+        self.lock = threading.Lock()
+        self.n_asked = self.n_seen = 0
+        self.listeners = [Listener(("127.0.0.1", 0), Asked) for _ in range(n)]
+        for listener in self.listeners:
+            listener.pages = self
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.accept)
+
+    def accept(self):
+        with selectors.DefaultSelector() as selector:
+            for listener in self.listeners:
+                selector.register(listener, selectors.EVENT_READ)
+            while not self.over.is_set():
+                for key, _ in selector.select(0.1):
+                    key.fileobj.handle_request()
+
+    def count(self):
+        with self.lock:
+            self.n_asked += 1
+
+    def wait(self, n):
+        """Until they were asked `n` times more. Returns: how often it was."""
+        while self.n_asked - self.n_seen < n:
+            time.sleep(0.005)
+        with self.lock:
+            n, self.n_seen = self.n_asked - self.n_seen, self.n_asked
+        return n
+
+    def write_config(self, folder, interval="200ms"):
+        """Of a picker that asks all of them. Returns: the file."""
+        path = pathlib.Path(folder, "scraped.yaml")
+        listed = "".join(f"- 127.0.0.1:{listener.server_address[1]}\n" for listener in self.listeners)
+        path.write_text(f"endpoints:\n{listed}metrics: {{preset: vllm, interval: {interval}}}\n")
+        return path
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+        for listener in self.listeners:
+            listener.server_close()
+
+
+def memory_mb(child):
+    text = pathlib.Path(f"/proc/{child.pid}/status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+) kB", text)[1]) / 1024
+
+
+def idle(n_endpoints, folder, seconds=10):
+    """Prints what a picker takes that nobody asks for anything."""
+    ready = pathlib.Path(folder, "scraping")
+    ready.unlink(missing_ok=True)
+    with Pages(n_endpoints) as pages, lib.process(
+            lib.BUILD / "sluice", "pick", "--config", pages.write_config(folder), "--grpc", "127.0.0.1:0",
+            "--metrics", "none", "--workers", "1", "--log-level", "warning", "--ready-file", ready) as child:
+        lib.wait_for(ready.exists, "sluice pick")
+        pages.wait(3 * n_endpoints)
+        began, before = time.monotonic(), lib.cpu_seconds(child)
+        pages.wait(0)
+        time.sleep(seconds)
+        n, spent = pages.wait(0), lib.cpu_seconds(child) - before
+        print(f"{n_endpoints} endpoints, {n / (time.monotonic() - began):.0f} pages of 64 kB a second: "
+              f"{spent / (time.monotonic() - began):.1%} of a core, {spent / n * 1e6:.0f} us a page, "
+              f"{memory_mb(child):.0f} MB" + (" (goal: under 3 %)" if n_endpoints == 100 else ""), flush=True)
+
+
+def rows(_table, folder):
+    for n_endpoints in (3, 100, 1000):
+        idle(n_endpoints, folder)
