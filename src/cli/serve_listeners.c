@@ -145,8 +145,8 @@ static enum status open_mip(struct serve_listeners *self, struct repository *rep
     if (!bound) {
         return no_memory(err);
     }
-    enum status st =
-        serve_mip_open(&self->mip, self->settings, repository, &options, self->arena, bound, err);
+    enum status st = serve_mip_open(&self->mip, self->settings, repository, &self->tracer, &options,
+                                    self->arena, bound, err);
     for (size_t i = 0; st == ST_OK && i < n; i++) {
         size_t before = self->settings->http.n + serve_grpc_addresses(self->settings);
         struct serve_address *out = &self->addresses[before + i];

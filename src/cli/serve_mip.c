@@ -66,8 +66,9 @@ static enum status listen_all(struct serve_mip *self, const struct serve_setting
 }
 
 enum status serve_mip_open(struct serve_mip *self, const struct serve_settings *settings,
-                           struct repository *repository, const struct mip_server_options *options,
-                           struct arena *arena, struct address *bound, struct error *err) {
+                           struct repository *repository, struct tracer *tracer,
+                           const struct mip_server_options *options, struct arena *arena,
+                           struct address *bound, struct error *err) {
     struct mip_server_options all = *options;
     if (settings->mip.n == 0) {
         return ST_OK;
@@ -84,6 +85,7 @@ enum status serve_mip_open(struct serve_mip *self, const struct serve_settings *
     self->api = (struct mip_api){
         .repository = repository,
         .pictures = self->pictures,
+        .tracer = tracer,
         .limits = {.max_json_bytes = settings->max_json_size,
                    .max_json_depth = settings->max_json_depth,
                    .max_elements = settings->max_tensor_elements},

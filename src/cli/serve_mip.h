@@ -33,8 +33,9 @@ enum status serve_mip_pictures(const struct serve_settings *settings, unsigned n
  * `options` are the server's, without handler and limits. Returns: why it can't be; what was made
  * until then is for serve_mip_close. */
 enum status serve_mip_open(struct serve_mip *self, const struct serve_settings *settings,
-                           struct repository *repository, const struct mip_server_options *options,
-                           struct arena *arena, struct address *bound, struct error *err)
+                           struct repository *repository, struct tracer *tracer,
+                           const struct mip_server_options *options, struct arena *arena,
+                           struct address *bound, struct error *err)
     __attribute__((warn_unused_result));
 /* The models have loaded: says in the log what their listeners can't do. */
 void serve_mip_loaded(const struct serve_mip *self);

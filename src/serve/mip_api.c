@@ -98,7 +98,8 @@ static enum status prepare(struct mip_inference *call, struct mip_api *api, stru
                                              .plan = plan,
                                              .infer = &call->infer,
                                              .limits = &api->limits,
-                                             .pictures = api->pictures};
+                                             .pictures = api->pictures,
+                                             .tracer = api->tracer};
     call->batch.arena = exchange->arena;
     call->batch.memory_bytes = api->request_memory_bytes;
     call->batch.done = on_done;

@@ -9,11 +9,13 @@
 #include "net/mip_server.h"
 #include "picture/picture.h"
 #include "serve/mip_target.h"
+#include "serve/tracer.h"
 #include "wire/v2_request.h"
 
 struct mip_api {
     struct repository *repository; /* made with opened_make as its `opened` */
     struct pictures *pictures;
+    struct tracer *tracer;
     struct v2_limits limits;       /* of items in JSON */
     uint64_t request_memory_bytes; /* of one packet, besides its payload */
 };

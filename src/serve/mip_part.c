@@ -42,6 +42,7 @@ struct mip_part *mip_part_new(struct mip_source *source, size_t first, size_t ca
     part->capacity = capacity;
     part->pictures = NULL;
     part->n_decoding = 0;
+    part->trace = NULL;
     part->error.status = ST_OK;
     part->rows = NULL;
     part->n_written = 0;
@@ -104,6 +105,8 @@ static enum status make_request(struct mip_part *part, struct error *err) {
 static void on_answer(struct call *call) {
     struct mip_part *part = (struct mip_part *)((char *)call - offsetof(struct mip_part, call));
     part_move(part, MIP_PART_ANSWERED);
+    trace_answered(part->trace, call);
+    trace_end(&part->trace);
     if (call->response.error.status != ST_OK) {
         part->error = call->response.error;
     }
@@ -120,6 +123,10 @@ enum status mip_part_submit(struct mip_part *part, struct error *err) {
     part->call.worker = part->source->worker;
     part->call.done = on_answer;
     part->call.at_once = false;
+    if (part->source->tracer) {
+        part->trace = trace_begin(part->source->tracer, part->source->plan->spec);
+        trace_asked(part->trace, &part->request);
+    }
     part_move(part, MIP_PART_CALLED);
     model_version_ref(part->source->version);
     call_submit(&part->call, part->source->version);

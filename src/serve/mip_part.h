@@ -11,6 +11,7 @@
 #include "serve/mip_answer.h"
 #include "serve/mip_plan.h"
 #include "serve/mip_rows.h"
+#include "serve/trace.h"
 #include "wire/v2_request.h"
 
 struct mip_part;
@@ -23,6 +24,7 @@ struct mip_source {
     const struct mip_infer *infer; /* n_inputs is one that fits the plan */
     const struct v2_limits *limits;
     struct pictures *pictures; /* NULL: none can be decoded */
+    struct tracer *tracer;     /* each part is a request to it; NULL: none is traced */
     /* A picture came, or the model's answer. May run before mip_part_submit or mip_part_cancel
      * returns. */
     void (*moved)(struct mip_part *part);
@@ -68,6 +70,7 @@ struct mip_part {
     struct tensor *fresh; /* the element being taken: one tensor per input */
     struct mip_part_picture *pictures;
     size_t n_decoding;
+    struct trace *trace;
     struct error error; /* of a picture or the model */
     struct mip_rows *rows;
     size_t n_written;

@@ -27,6 +27,11 @@ struct trace *trace_sample_http(struct tracer *tracer, const struct model_spec *
                                 const struct http_head *head);
 struct trace *trace_sample_grpc(struct tracer *tracer, const struct model_spec *spec,
                                 const struct grpc_call *call);
+/* Where nobody can say what it is a part of. */
+static inline struct trace *trace_begin(struct tracer *tracer, const struct model_spec *spec) {
+    static const struct trace_caller nobody = {.n_parents = 0};
+    return tracer_is_on(tracer) ? trace_sample(tracer, spec, &nobody) : NULL;
+}
 static inline struct trace *trace_begin_http(struct tracer *tracer, const struct model_spec *spec,
                                              const struct http_head *head) {
     return tracer_is_on(tracer) ? trace_sample_http(tracer, spec, head) : NULL;

@@ -14,7 +14,7 @@ import tritonclient.http as triton_http
 import tritonclient.http.aio as triton_http_aio
 from tritonclient.utils import InferenceServerException
 
-from lib import http1, metrics
+from lib import http1, metrics, mip
 from lib.repository import DECOUPLED
 
 CLIENTS = {"http": triton_http, "grpc": triton_grpc}
@@ -195,6 +195,21 @@ def test_many_answers(start, tmp_path):
     (trace,) = live.traces().values()
     assert [activity for activity, _ in trace["tensors"]] == ["TENSOR_QUEUE_INPUT"] + 3 * ["TENSOR_BACKEND_OUTPUT"]
     assert [name for name, _ in trace["times"]] == TIMES["http"]
+
+
+def test_mip(start_server, repositories, tmp_path):
+    """What a packet asks of the model is one, or more where it is cut into several."""
+    file = tmp_path / "traces.json"
+    server = start_server("--model-repository", repositories("default"), "--mip", "tcp://127.0.0.1:0=id_batch", *(
+        part for setting in (f"triton,file={file}", "level=TIMESTAMPS", "level=TENSORS", "rate=1")
+        for part in ("--trace-config", setting)))
+    assert mip.infer(server.mip_urls[0], [[mip.as_json([1, 2, 3, 4])]]) == [[[1, 2, 3, 4]]]
+    server.wait_for(file.exists, "traces")
+    server.stop()
+    (trace,) = read(file).values()
+    assert [name for name, _ in trace["times"]] == HANDLER
+    assert [activity for activity, _ in trace["tensors"]] == ["TENSOR_QUEUE_INPUT", "TENSOR_BACKEND_OUTPUT"]
+    assert trace["tensors"][0][1]["data"] == "1.0,2.0,3.0,4.0"
 
 
 def test_one_of_so_many(start):
