@@ -70,7 +70,7 @@ kube: all ## against a real Kubernetes API server, built when it is missing (eig
 kube-tsan: build-tsan ## that which has threads of it under the thread sanitizer
 	@tools/bootstrap kube
 	@$(SANITIZED) SLUICE_BUILD=$(CURDIR)/$(BUILD)/tsan $(PYTEST) -n $(JOBS) --dist loadfile \
-		tests/kube/test_deployed.py
+		$(addprefix tests/kube/test_,deployed.py thousands.py)
 
 soak: tools all ## 100,000 requests: memory must stay where it was
 	@SLUICE_BUILD=$(CURDIR)/$(BUILD) $(PYTEST) -s tests/soak

@@ -290,27 +290,27 @@ class Cluster:
         """With grace it is terminating until it is deleted with none, as no kubelet does it."""
         self.admin.delete("Pod", name, "v1", namespace, {"gracePeriodSeconds": grace})
 
-    def store(self, path, things):
+    def store(self, path, things, at_once=1):
         """Puts objects into etcd past the API server, which tells of them all the same: faster than it takes them.
-        `path` is that of their kind there ("pods", "GROUP/PLURAL"). They must be whole, and are not checked. Each is a
-        change of its own: those of one transaction have one resourceVersion, which no watch that breaks off between
-        them can go on from."""
-        self.ask_store("put", [{"key": self.stored(path, one), "value": base64.b64encode(
-            json.dumps(one).encode()).decode()} for one in things])
+        `path` is that of their kind there ("pods", "GROUP/PLURAL"). They must be whole, and are not checked.
+        Those that are put `at_once` have one resourceVersion, and no watch that breaks off between them can go on:
+        where somebody watches it must be 1, as it is with the API server."""
+        self.change_store([{"request_put": {"key": self.stored(path, one), "value": base64.b64encode(
+            json.dumps(one).encode()).decode()}} for one in things], at_once)
 
-    def unstore(self, path, things):
+    def unstore(self, path, things, at_once=1):
         """Takes them out again."""
-        self.ask_store("deleterange", [{"key": self.stored(path, one)} for one in things])
+        self.change_store([{"request_delete_range": {"key": self.stored(path, one)}} for one in things], at_once)
 
     @staticmethod
     def stored(path, thing):
         meta = thing["metadata"]
         return base64.b64encode(f"/registry/{path}/{meta['namespace']}/{meta['name']}".encode()).decode()
 
-    def ask_store(self, what, bodies):
+    def change_store(self, changes, at_once):
         store = Client("127.0.0.1", self.etcd_port)
-        with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            list(pool.map(lambda body: store.call("POST", f"/v3/kv/{what}", body), bodies))
+        for start in range(0, len(changes), at_once):
+            store.call("POST", "/v3/kv/txn", {"success": changes[start:start + at_once]})
         store.close()
 
     def compact(self):
