@@ -20,7 +20,7 @@ includedir ?= $(prefix)/include
 within_prefix = $(patsubst $(prefix)/%,%,$(1))
 
 .PHONY: all bootstrap tools test unit scenario interop kube kube-tsan demo demo-pick soak storm clang valgrind asan \
-	tsan fuzz bench simulate lint fmt docs test-setup packages packages-test install clean help build-clang build-asan build-tsan build-fuzz
+	tsan fuzz bench simulate lint fmt docs test-setup packages packages-test image-test install clean help build-clang build-asan build-tsan build-fuzz
 
 all: bootstrap $(BUILD)/build.ninja ## install what is missing, build build/sluice
 	@$(NINJA) -C $(BUILD) --quiet
@@ -168,6 +168,10 @@ packages: ## Debian packages in build/packages, and what lintian says of them
 
 packages-test: tools packages ## install and run them in a bare Debian (root; some minutes)
 	@tools/test-packages $(BUILD)/packages
+
+image-test: tools ## the image of deploy/docker, without Docker, and what is in it (root; ten minutes)
+	@tools/bootstrap packages
+	@tools/test-image $(BUILD)/image
 
 install: all ## PREFIX, DESTDIR, bindir, libdir, includedir as usual
 	@$(CONFIGURE) -B $(BUILD) -DCMAKE_INSTALL_PREFIX=$(prefix) \
