@@ -160,9 +160,14 @@ void pick_kube_state(const struct pick_admin *admin, struct buf *out) {
     } else {
         buf_printf(out, "no InferencePool %s", report.pool);
     }
-    buf_printf(out, "%s; %llu changes of the pool\n",
+    uint64_t heard_ns = kube_source_heard_ns(&report);
+    buf_printf(out, "%s; %llu changes of the pool",
                report.synced ? "" : ", as far as it is known yet",
                (unsigned long long)report.n_told);
+    if (heard_ns > 0) {
+        buf_printf(out, "; all of it was so %.1f s ago", age_of(heard_ns));
+    }
+    buf_add_char(out, '\n');
     if (admin->leader) {
         describe_leader(admin->leader, out);
     }
@@ -211,6 +216,9 @@ void pick_kube_status(const struct pick_admin *admin, struct json_out *json) {
     json_text(json, "group", str_of(report.group ? report.group : ""));
     json_bool(json, "synced", report.synced);
     json_u64(json, "updates", report.n_told);
+    if (kube_source_heard_ns(&report) > 0) {
+        json_f64(json, "age_s", age_of(kube_source_heard_ns(&report)));
+    }
     if (admin->leader) {
         struct kube_leader_state state;
         kube_leader_report(admin->leader, &state);

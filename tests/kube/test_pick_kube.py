@@ -419,10 +419,11 @@ def test_what_the_pages_say(cluster, namespace, start):
     with urllib.request.urlopen(f"http://{picker.metrics_address}/debug/state") as answer:
         text = answer.read().decode()
     assert f"cluster {cluster.url}, namespace {namespace}: InferencePool digits of {POOL_GROUP}" in text
+    assert " changes of the pool; all of it was so " in text
     assert "cluster's Pod: watching, 2 objects, 2 of the pool, 1 of these ready; " in text
     with urllib.request.urlopen(f"http://{picker.metrics_address}/status.json") as answer:
         said = json.load(answer)["cluster"]
-    assert said["synced"] and said["group"] == POOL_GROUP and said["pool"] == "digits"
+    assert said["age_s"] >= 0 and said["synced"] and said["group"] == POOL_GROUP and said["pool"] == "digits"
     pods = next(kind for kind in said["kinds"] if kind["kind"] == "Pod")
     assert (pods["objects"], pods["usable"], pods["phase"]) == (2, 1, "watching")
 
