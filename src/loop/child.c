@@ -108,13 +108,22 @@ static bool grow(struct stream *stream, size_t n_bytes) {
     return true;
 }
 
+/* Leaves room for `n` bytes behind the last of what is there. */
+static void drop_first(struct stream *stream, size_t n) {
+    size_t n_kept = stream->most - n < stream->len ? stream->most - n : stream->len;
+    if (n_kept < stream->len) {
+        memmove(stream->data, stream->data + stream->len - n_kept, n_kept);
+        stream->len = n_kept;
+    }
+}
+
 static void take(struct stream *stream, const char *data, size_t n) {
     struct child *child = stream->child;
-    if (stream->keeps_last && n > stream->most - stream->len) {
-        size_t half = stream->len / 2; /* READ_BYTES at once: it may be as much as there is room */
-        memmove(stream->data, stream->data + half, stream->len - half);
-        stream->len -= half;
-        n = n > stream->most - stream->len ? stream->most - stream->len : n;
+    if (stream->keeps_last) {
+        size_t n_over = n > stream->most ? n - stream->most : 0;
+        data += n_over;
+        n -= n_over;
+        drop_first(stream, n);
     }
     if (n > stream->most - stream->len) {
         end(child, ST_BODY_TOO_LARGE, "printed more than is read");

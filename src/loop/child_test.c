@@ -121,6 +121,9 @@ static void too_much(void **state) {
     assert_int_equal(run_shell("i=0; while [ $i -lt 9000 ]; do echo line $i >&2; i=$((i+1)); done"),
                      ST_OK);
     assert_string_equal(run.complaint, "line 8999");
+    clear(NULL);
+    assert_int_equal(run_shell("printf '%9000d\\nlast\\n' 0 >&2"), ST_OK);
+    assert_string_equal(run.complaint, "last");
 }
 
 /* With all that it has started. */
