@@ -1,6 +1,7 @@
 /* libcurl's options, set from what is asked for. It refuses to run anything. */
 #include "net/http_ask.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -60,6 +61,7 @@ static int on_new_socket(void *user, curl_socket_t fd, curlsocktype purpose) {
     int probes = ALIVE_PROBES;
     (void)user;
     (void)purpose;
+    (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &sent_ms, sizeof(sent_ms));
     return CURL_SOCKOPT_OK;
