@@ -144,6 +144,8 @@ bench: all ## measure against the floors of this machine; count instructions
 	@SLUICE_BUILD=$(BUILD) bench/run
 	@SLUICE_BUILD=$(BUILD) bench/envoy
 	@SLUICE_BUILD=$(BUILD) bench/instructions
+	@tools/bootstrap kube
+	@SLUICE_BUILD=$(BUILD) $(PYTHON) bench/kube
 
 simulate: all ## the picker's profiles on simulated servers: tables and picture of docs/choosing.md
 	@$(NINJA) -C $(BUILD) --quiet bench/simulate/simulate
