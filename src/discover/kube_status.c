@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "loop/clock.h"
 
-enum { NOT_FOUND = 404, CONFLICT = 409, FORBIDDEN = 403 };
+enum { BAD_REQUEST = 400, INVALID = 422, NOT_FOUND = 404, CONFLICT = 409, FORBIDDEN = 403 };
 static const uint64_t NS_PER_S = 1000000000;
 /* The least between two lists: until then the cluster has told what became of the first. */
 enum { LEAST_S = 1, RETRY_S = 30, DENIED_S = 600 };
@@ -24,6 +24,7 @@ struct kube_status {
     struct alarm alarm;
     struct dice dice;
     bool again, stopped;
+    bool failed; /* a change of the list, which is not asked for again at once */
     uint64_t denied_ns[N_KUBE_KINDS]; /* until then we may not; 0: we may */
 };
 
@@ -41,13 +42,13 @@ static void look_in(struct kube_status *status, uint64_t seconds) {
     }
 }
 
-static void end_list(struct kube_status *status, bool failed) {
+static void end_list(struct kube_status *status) {
     arena_free(status->arena);
     status->arena = NULL;
-    if (failed || status->again) {
-        look_in(status, failed ? RETRY_S : LEAST_S);
+    if (status->failed || status->again) {
+        look_in(status, status->failed ? RETRY_S : LEAST_S);
     }
-    status->again = false;
+    status->again = status->failed = false;
 }
 
 /* Once for each kind, every ten minutes. */
@@ -58,21 +59,27 @@ static void deny(struct kube_status *status, enum kube_kind kind, const struct e
               LOG_TEXT_OF("group", KUBE_KINDS[kind].group), LOG_TEXT_OF("reason", err->text));
 }
 
+static void fail(struct kube_status *status, const struct kube_patch *patch,
+                 const struct error *err) {
+    status->failed = true;
+    log_event(LOG_WARNING, "the status of an object can't be written",
+              LOG_TEXT_OF("kind", KUBE_KINDS[patch->kind].kind),
+              LOG_TEXT_OF("name", patch->name.ptr), LOG_TEXT_OF("reason", err->text));
+}
+
+/* What is refused keeps no other from its status; a server that is away does. */
 static void on_answer(void *user, const struct kube_answer *answer) {
     struct kube_status *status = user;
     const struct kube_patch *patch = &status->patches[status->next - 1];
     status->call = NULL;
-    bool fine = answer->error.status == ST_OK || answer->status == NOT_FOUND;
     if (answer->status == FORBIDDEN) {
         deny(status, patch->kind, &answer->error);
     } else if (answer->status == CONFLICT) { /* it is another by now, and will be told */
         status->again = true;
-    } else if (!fine) {
-        log_event(LOG_WARNING, "the status of an object can't be written",
-                  LOG_TEXT_OF("kind", KUBE_KINDS[patch->kind].kind),
-                  LOG_TEXT_OF("name", patch->name.ptr), LOG_TEXT_OF("reason", answer->error.text));
-        end_list(status, true);
-        return;
+    } else if (answer->error.status != ST_OK && answer->status != NOT_FOUND) {
+        fail(status, patch, &answer->error);
+        status->next =
+            answer->status == BAD_REQUEST || answer->status == INVALID ? status->next : status->n;
     }
     send_next(status);
 }
@@ -105,9 +112,10 @@ static void send_next(struct kube_status *status) {
         status->next++;
     }
     if (status->next == status->n) {
-        end_list(status, false);
+        end_list(status);
     } else if (send_patch(status, &status->patches[status->next++], &err) != ST_OK) {
-        end_list(status, true);
+        fail(status, &status->patches[status->next - 1], &err);
+        end_list(status);
     }
 }
 

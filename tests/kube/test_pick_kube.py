@@ -321,6 +321,21 @@ def test_status_conditions(cluster, namespace, start):
     assert sorted(set(writes)) == ["second", "third", "z-first"]
 
 
+def test_a_status_that_is_refused_keeps_no_other_from_it(cluster, namespace, start):
+    """An object has eight conditions of others, which is as many as there may be."""
+    cluster.admin.apply(kube_picker.pool(namespace))
+    full, other = kube_picker.model(namespace, "a-full"), kube_picker.model(namespace, "other")
+    for one in (full, other):
+        cluster.admin.apply(one)
+    cluster.admin.patch_status("InferenceModel", "a-full", namespace, {"conditions": [
+        {"type": f"Audited{n}", "status": "True", "reason": "Test", "message": "",
+         "lastTransitionTime": "2026-01-01T00:00:00Z"} for n in range(8)]}, ALPHA)
+    picker = start(cluster, namespace)
+    wait_accepted(picker, cluster, namespace, [other])
+    picker.wait_for(lambda: "can't be written" in picker.log_text(), "a word about it")
+    assert accepted(cluster, namespace, "InferenceModel", "a-full", ALPHA) is None
+
+
 def test_without_the_right_to_write_nothing_else_is_lost(cluster, namespace, start):
     rules = [rule for rule in kube_picker.shipped_rules() if "patch" not in rule["verbs"]]
     account = cluster.service_account(namespace, rules=rules)
