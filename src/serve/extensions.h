@@ -15,6 +15,7 @@ static const char *const EXTENSIONS[] = {"classification",
                                          "trace",
                                          "system_shared_memory",
                                          "sequence",
+                                         "schedule_policy",
                                          NULL};
 
 #endif
