@@ -20,16 +20,6 @@ static uint32_t place_of(const struct load_adapters *adapters, uint32_t n, uint3
     return n;
 }
 
-static float judge(const struct load_adapters *adapters, uint32_t hash) {
-    uint32_t n_running = get(&adapters->n_running), n = n_running + get(&adapters->n_waiting);
-    n = n < LOAD_MOST_ADAPTERS ? n : LOAD_MOST_ADAPTERS; /* the two may be of different answers */
-    uint32_t place = place_of(adapters, n, hash);
-    if (place < n) {
-        return place < n_running ? 1 : WAITING;
-    }
-    return n < get(&adapters->most) ? ROOM : 0;
-}
-
 /* What it is worth without being looked at closely. */
 static float at_a_glance(uint32_t adapters) {
     return adapters & LOAD_ADAPTER_ROOM ? ROOM : 0;
@@ -49,12 +39,16 @@ VECTORS static void rate(const void *parameters, const struct choice *choice,
     }
 }
 
+/* Where it has the adapter, and not only another one with the same bit. */
 static void correct_one(struct choice *choice, uint32_t i, uint32_t hash, float weight) {
     uint32_t member = choice->columns->member[i];
-    float number = judge(&choice->snapshot->adapters[member], hash);
-    float difference = number - at_a_glance(choice->columns->adapters[i]);
-    if (difference < 0 || difference > 0) {
-        choice_add_to(choice, i, difference * weight);
+    const struct load_adapters *adapters = &choice->snapshot->adapters[member];
+    uint32_t n_running = get(&adapters->n_running), n = n_running + get(&adapters->n_waiting);
+    n = n < LOAD_MOST_ADAPTERS ? n : LOAD_MOST_ADAPTERS; /* the two may be of different answers */
+    uint32_t place = place_of(adapters, n, hash);
+    if (place < n) {
+        float number = place < n_running ? 1 : WAITING;
+        choice_add_to(choice, i, (number - at_a_glance(choice->columns->adapters[i])) * weight);
     }
 }
 
