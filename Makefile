@@ -126,7 +126,8 @@ tsan: build-tsan ## the threaded part under the thread sanitizer
 	@$(SANITIZED) SLUICE_BUILD=$(CURDIR)/$(BUILD)/tsan $(PYTEST_ALL) tests/scenario \
 		$(addprefix tests/interop/test_mip,.py _models.py _attacks.py _bad_times.py) \
 		tests/interop/test_grpc_abuse.py tests/interop/test_grpc_frames.py \
-		tests/interop/test_grpc_storm.py tests/interop/test_response_cache_storm.py tests/interop/test_mixture.py tests/interop/test_service_manager.py \
+		tests/interop/test_grpc_storm.py tests/interop/test_response_cache_storm.py \
+		tests/interop/test_sequence_storm.py tests/interop/test_mixture.py tests/interop/test_service_manager.py \
 		tests/interop/test_trace.py tests/interop/test_trace_export.py \
 		$(addprefix tests/interop/test_pick,.py _process.py _health.py _scrape.py _status.py)
 

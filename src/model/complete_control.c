@@ -68,7 +68,7 @@ enum status complete_controls(struct arena *arena, const struct model_config *co
         return error_set(err, ST_NO_MEMORY, "out of memory for the model's configuration");
     }
     for (size_t i = 0; i < n; i++) {
-        struct plan_control control;
+        struct plan_control control = {0};
         enum status st = locate(config, info, i, &control, err);
         if (st != ST_OK) {
             return st;

@@ -184,6 +184,7 @@ static void settle(struct sequences *all, struct sequence *sequence, uint64_t no
     }
     list_remove(sequence);
     if (sequence->running) {
+        assert(sequence->lane);
         list_add(&sequence->lane->running, sequence);
     } else if (sequence->first) {
         ready_add(&sequence->lane->ready, sequence);

@@ -1,9 +1,12 @@
 """Sequences, as the reference's own clients ask for them: requests of one sequence reach one row of one
 instance, in order, and the model is told where in its sequence each is."""
 import json
+import os
 
+import onnx
 import pytest
 from google.protobuf import json_format
+from onnx import TensorProto, helper
 from tritonclient.utils import InferenceServerException
 
 from lib import http1, metrics, sequences
@@ -97,6 +100,51 @@ def test_large_numbers_are_identifiers(client):
     for number in (2**32 + 1, 2**32 + 2, 2**63 - 1):
         assert client.add("direct_one", number, 3, start=True)["SUM"] == 3
         assert client.add("direct_one", number, 4, end=True)["SUM"] == 7
+
+
+# ---- ONNX ----------------------------------------------------------------------------------------
+
+def write_onnx(folder):
+    """A model without memory that tells what it was told: SUM = INPUT + 1000 START + 2000 END + 4000 READY
+    + 10000 CORRID, in INT32."""
+    names, weights = ("START", "END", "READY", "CORRID"), (1000, 2000, 4000, 10000)
+    nodes, last = [], "INPUT"
+    for name, weight in zip(names, weights):
+        nodes += [helper.make_node("Constant", [], [f"{name}_weight"], value_int=weight),
+                  helper.make_node("Cast", [f"{name}_weight"], [f"{name}_cast"], to=TensorProto.INT32),
+                  helper.make_node("Mul", [name, f"{name}_cast"], [f"{name}_part"]),
+                  helper.make_node("Add", [last, f"{name}_part"], [f"{name}_sum"])]
+        last = f"{name}_sum"
+    nodes.append(helper.make_node("Identity", [last], ["SUM"]))
+    tensors = [helper.make_tensor_value_info(name, TensorProto.INT32, ["N", 1])
+               for name in ("INPUT", *names, "SUM")]
+    model = helper.make_model(helper.make_graph(nodes, "told", tensors[:-1], tensors[-1:]),
+                              opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    os.makedirs(os.path.join(folder, "told", "1"))
+    onnx.save(model, os.path.join(folder, "told", "1", "model.onnx"))
+    controls = [sequences.control(name, kind, "int32_false_true: [ 0, 1 ]")
+                for name, kind in sequences.FLAGS.items()]
+    controls.append(sequences.control("CORRID", "CONTROL_SEQUENCE_CORRID", "data_type: TYPE_INT32"))
+    with open(os.path.join(folder, "told", "config.pbtxt"), "w", encoding="utf-8") as file:
+        file.write("\n".join(["max_batch_size: 4", "sequence_batching {", *controls, "}", ""]))
+
+
+def test_an_onnx_model_is_told(start_server, tmp_path):
+    write_onnx(tmp_path / "models")
+    server = start_server("--model-repository", tmp_path / "models", grpc=("127.0.0.1:0",))
+    with Client("http", server) as client:
+        def ask(sequence, **flags):
+            result = client.client.infer("told", client.inputs("told", 7), sequence_id=sequence,
+                                         **flags)
+            return result.as_numpy("SUM").ravel().tolist()
+        assert ask(3, sequence_start=True) == [35007]
+        assert ask(4, sequence_start=True) == [45007]
+        assert ask(4) == [44007]  # a filler before it
+        assert ask(3, sequence_end=True) == [36007]
+        assert ask(4, sequence_end=True) == [46007]
+        assert [tensor["name"] for tensor in client.client.get_model_metadata("told")["inputs"]] \
+            == ["INPUT"]
+    metrics.wait_at_rest(server.address, server.arenas)
 
 
 # ---- configuration -------------------------------------------------------------------------------
