@@ -104,6 +104,9 @@ static void close_all(struct repository *repository, struct model *closing) {
             log_event(LOG_INFO, "model closed", LOG_STR("model", closing->name));
         }
         lock_take(&repository->lock);
+        if (closing->unloaded) {
+            closing->shelf->closing = false;
+        }
         if (!becomes_past(repository, closing)) {
             model_free(closing);
         }
@@ -139,6 +142,16 @@ static void pass(struct repository *repository) {
     close_all(repository, closing);
 }
 
+/* Until it has become its shelf's past, that it was unloaded is told all the same. */
+static bool show_closing(struct repository *repository, const struct model *model) {
+    struct shelf *shelf = model->shelf;
+    bool before = shelf->closing;
+    shelf->closing = before || model->unloaded;
+    bool shown = shelf_show(repository, shelf);
+    shelf->closing = shown ? shelf->closing : before;
+    return shown;
+}
+
 /* Hides those that nobody holds. Returns: whether there were any. */
 static bool hide(struct repository *repository) {
     struct retirement *retirement = &repository->retirement;
@@ -147,7 +160,7 @@ static bool hide(struct repository *repository) {
     while (*at) {
         struct model *model = *at;
         *at = model->next; /* out of the list, so that views don't tell of it */
-        if (model->quiet && !is_held(model) && shelf_show(repository, model->shelf)) {
+        if (model->quiet && !is_held(model) && show_closing(repository, model)) {
             model->next = retirement->closing;
             retirement->closing = model;
             hidden = true;

@@ -42,6 +42,7 @@ struct shelf {
     struct model *coming;       /* being loaded; NULL: none */
     struct model *past; /* the last try, when it failed or was unloaded; none of its versions is
                            open; NULL: none */
+    bool closing;       /* what was unloaded is held by nobody, and about to be `past` */
     bool at_start;      /* `coming` is to be loaded by the start */
     bool failed;        /* it counts in n_failed */
     uint64_t seen;      /* polling: the fingerprint that was tried last; 0: none */

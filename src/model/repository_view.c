@@ -121,6 +121,9 @@ static void fill(struct view *view, const struct repository *repository,
         add_past(view, shelf);
     }
     set_phase(view, shelf);
+    if (view->phase == REPOSITORY_UNTOUCHED && shelf->closing) {
+        view->phase = REPOSITORY_UNLOADED;
+    }
     if (view->phase == REPOSITORY_UNTOUCHED && view->n_lines > 0) {
         view->phase = view->lines[0].phase;
     }
