@@ -64,8 +64,6 @@ static const struct option_hint hints[] = {
     {"http-restricted-api", "write --keys FILE"},
     {"grpc-restricted-protocol", "write --keys FILE"},
     {"backend-config", "a backend's settings are `parameters` of config.pbtxt"},
-    {"load-model", "name the model's path as an argument"},
-    {"model-control-mode", "models are loaded at the start, and not later"},
     {"strict-model-config", "what config.pbtxt leaves out is read from the model"},
     {"disable-auto-complete-config", "what config.pbtxt leaves out is read from the model"},
     {"trace-file", "write --trace-config triton,file=FILE"},

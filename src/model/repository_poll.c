@@ -167,7 +167,8 @@ static void check(struct repository *repository, const struct finding *finding, 
     struct error err;
     bool there = finding->listed || finding->origin.pinned;
     uint64_t now = there ? fingerprint_of(finding->origin.path.ptr) : 0;
-    if (now == finding->seen || (now == 0 && !gone)) {
+    bool stays = now == 0 && finding->served; /* it went while it was being loaded anew */
+    if ((now == finding->seen && !stays) || (now == 0 && !gone)) {
         return;
     }
     if (now == 0) {
