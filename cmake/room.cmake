@@ -63,10 +63,9 @@ function(sluice_unit_tests room tests)
 endfunction()
 
 # sluice_vectors(ROOM [file…]): a loop of the room under "#pragma omp simd" becomes vector instructions.
-# In the files named such a loop may find the least or the greatest in any order: they know only
-# numbers; and gcc unrolls what is short, as the end of such a loop, which -O2 leaves alone: a third of
-# the instructions with a hundred endpoints. Where a loop stays as it is, as in a debug build, it is
-# slower and nothing else.
+# In the files named gcc also unrolls what is short, as the end of such a loop, which -O2 leaves alone:
+# a third of the instructions with a hundred endpoints. Where a loop stays as it is, as in a debug build
+# or (where it finds the least) with clang, it is slower and nothing else.
 function(sluice_vectors room)
     if(TARGET room_${room})
         target_compile_options(room_${room} PRIVATE -fopenmp-simd
@@ -74,7 +73,7 @@ function(sluice_vectors room)
     endif()
     foreach(file IN LISTS ARGN)
         set_source_files_properties("${CMAKE_SOURCE_DIR}/src/${room}/${file}" PROPERTIES COMPILE_OPTIONS
-            "$<$<C_COMPILER_ID:Clang>:-fno-honor-nans;-fno-signed-zeros>;$<$<AND:$<C_COMPILER_ID:GNU>,$<NOT:$<CONFIG:Debug>>>:-O3>")
+            "$<$<AND:$<C_COMPILER_ID:GNU>,$<NOT:$<CONFIG:Debug>>>:-O3>")
     endforeach()
 endfunction()
 

@@ -37,10 +37,9 @@ static struct grpc_limits limits_of(const struct serve_settings *settings) {
 }
 
 enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings *settings,
-                            struct repository *repository, struct shared *shared,
-                            struct tracer *tracer, const struct grpc_server_options *options,
-                            const struct tls_server *tls, struct serve_place *bound,
-                            struct error *err) {
+                            const struct serve_grpc_use *use,
+                            const struct grpc_server_options *options, const struct tls_server *tls,
+                            struct serve_place *bound, struct error *err) {
     size_t n = serve_grpc_addresses(settings);
     if (n == 0) {
         return ST_OK;
@@ -49,9 +48,9 @@ enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings
                          ? header_forward_new(settings->grpc_forward, &self->forward, err)
                          : ST_OK;
     struct grpc_api_options api = {
-        .repository = repository,
-        .shared = shared,
-        .tracer = tracer,
+        .repository = use->repository,
+        .shared = use->shared,
+        .tracer = use->tracer,
         .limits = {.max_json_bytes = settings->max_json_size,
                    .max_json_depth = settings->max_json_depth,
                    .max_elements = settings->max_tensor_elements},

@@ -14,16 +14,23 @@ struct serve_grpc {
     struct grpc_server *server;     /* NULL: --grpc none */
 };
 
+/* What its services work on; each stays the caller's. */
+struct serve_grpc_use {
+    struct repository *repository;
+    struct shared *shared;
+    struct tracer *tracer;
+};
+
 /* How many addresses --grpc names. */
 size_t serve_grpc_addresses(const struct serve_settings *settings);
 /* Makes the server and listens on each address, with `tls` where it is spoken; `bound`
  * (serve_grpc_addresses of them) gets the real ones. `options` are the server's, without limits and
  * methods. Returns: why it can't be; what was made until then is for serve_grpc_free. */
 enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings *settings,
-                            struct repository *repository, struct shared *shared,
-                            struct tracer *tracer, const struct grpc_server_options *options,
-                            const struct tls_server *tls, struct serve_place *bound,
-                            struct error *err) __attribute__((warn_unused_result));
+                            const struct serve_grpc_use *use,
+                            const struct grpc_server_options *options, const struct tls_server *tls,
+                            struct serve_place *bound, struct error *err)
+    __attribute__((warn_unused_result));
 /* Clients are told to go elsewhere. */
 void serve_grpc_drain(struct serve_grpc *self);
 /* What is served may have changed: tells those who watch. Thread: any. */

@@ -117,12 +117,13 @@ static enum status open_grpc(struct serve_listeners *self, struct repository *re
                                           .admit = keys_admit_grpc,
                                           .admit_context = self->guard.keys};
     struct serve_scheme scheme = serve_grpc_scheme(self->settings);
+    struct serve_grpc_use use = {repository, self->shared, &self->tracer};
     struct serve_place *places = arena_calloc(self->arena, n, sizeof(*places));
     if (!places) {
         return no_memory(err);
     }
-    enum status st = serve_grpc_open(&self->grpc, self->settings, repository, self->shared,
-                                     &self->tracer, &options, self->guard.grpc_tls, places, err);
+    enum status st = serve_grpc_open(&self->grpc, self->settings, &use, &options,
+                                     self->guard.grpc_tls, places, err);
     for (size_t i = 0; st == ST_OK && i < n; i++) {
         struct serve_address *out = &self->addresses[self->settings->http.n + i];
         out->address = places[i].address;

@@ -280,8 +280,8 @@ static inline void kube_step_stop(struct kube_rig *rig) {
 
 /* Stops the client; the record stays. */
 static inline void kube_rig_end(struct kube_rig *rig) {
+    kube_run(rig, kube_step_stop); /* before what is held is let go, which is an answer, too */
     kube_rig_let_go(rig);
-    kube_run(rig, kube_step_stop);
     worker_stop(rig->worker);
     worker_join(rig->worker);
     kube_client_free(rig->client);
