@@ -69,6 +69,9 @@ static struct str put(char **at, struct str text) {
 static size_t labels_bytes(yyjson_val *labels) {
     size_t n = 0, i, max;
     yyjson_val *key, *value;
+    if (!labels) {
+        return 0;
+    }
     yyjson_obj_foreach(labels, i, max, key, value) {
         n += sizeof(struct pool_label) + yyjson_get_len(key) + yyjson_get_len(value) + 2;
     }
@@ -80,12 +83,16 @@ static void put_labels(struct kube_pod *pod, yyjson_val *labels, char **at) {
     struct pool_label *items = (struct pool_label *)(void *)(pod + 1);
     size_t n = 0, i, max;
     yyjson_val *key, *value;
+    pod->labels = (struct pool_labels){items, 0};
+    if (!labels) {
+        return;
+    }
     yyjson_obj_foreach(labels, i, max, key, value) {
         if (yyjson_is_str(value)) {
             items[n++] = (struct pool_label){put(at, text_of(key)), put(at, text_of(value))};
         }
     }
-    pod->labels = (struct pool_labels){items, n};
+    pod->labels.n = n;
 }
 
 enum status kube_pod_read(yyjson_val *object, struct kube_pod **out, struct error *err) {
