@@ -117,8 +117,11 @@ static void a_loop_that_hangs(void **state) {
             signs_in(&rig, 1);
         }
         assert_int_equal(signs_in(&rig, LONG_TICKS), 0);
-        for (size_t j = 0; j < LOOPS; j++) {
-            assert_int_equal(atomic_load(&rig.watchdog.loops[j].silent), j == i);
+        assert_true(atomic_load(&rig.watchdog.loops[i].silent));
+        for (size_t j = 0; j < LOOPS; j++) { /* the others may have been slow */
+            while (j != i && atomic_load(&rig.watchdog.loops[j].silent)) {
+                signs_in(&rig, 1);
+            }
         }
         uv_sem_post(&plug.go);
         while (signs_in(&rig, 1) == 0) { /* it is the manager's to end it before */
