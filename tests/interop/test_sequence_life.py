@@ -14,6 +14,7 @@ from tritonclient.utils import InferenceServerException
 
 from lib import http1, metrics, sequences
 from lib.sequences import Client, adder
+from lib.server import is_sanitized
 
 FOREVER_US = 3600 * 1000000
 MODELS = {
@@ -203,7 +204,7 @@ def test_a_hundred_thousand_sequences(begin):
                 assert connection.pending.count(b"HTTP/1.1 503 ") == AT_ONCE
                 connection.pending = b""
         grown = metrics.read(server.address)["sluice_resident_memory_bytes"] - before
-        assert grown < 16 << 20
+        assert grown < 16 << 20 or is_sanitized()  # which keeps what is freed
         assert client.add("place_one", 1, 6, end=True)["SUM"] == 11
         assert sorted(later.result()["SUM"] for later in waiting) == [0, 1, 2]
 
