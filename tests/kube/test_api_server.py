@@ -33,11 +33,13 @@ def events_until_deleted(client, path):
             return found
 
 
-def test_every_kind_is_served(cluster):
+def test_every_kind_is_served(cluster, namespace):
     for definition in kube_crds.definitions():
         spec = definition["spec"]
         version = f"{spec['group']}/{spec['versions'][0]['name']}"
-        assert cluster.admin.list(spec["names"]["kind"], version)["items"] == [], version
+        where = namespace if spec["scope"] == "Namespaced" else None
+        listed = cluster.admin.list(spec["names"]["kind"], version, where)
+        assert listed["kind"] == spec["names"]["listKind"] and (listed["items"] == [] or not where), version
 
 
 def test_kinds_come_and_go(start_cluster):

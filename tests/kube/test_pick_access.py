@@ -57,7 +57,7 @@ def with_pool(cluster, namespace):
 
 def reader(cluster, namespace):
     """A service account that may do what a picker has to."""
-    return cluster.service_account(namespace, rules=kube_picker.RULES)
+    return cluster.service_account(namespace, rules=kube_picker.shipped_rules())
 
 
 def expel(cluster, account):
@@ -71,7 +71,7 @@ def person(cluster, namespace, name):
     """A user by certificate that may do the same. Returns: what kubeconfig calls `user`."""
     user, _ = cluster.certificate_user(name)
     rule = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": name, "namespace": namespace}}
-    cluster.admin.apply({**rule, "kind": "Role", "rules": kube_picker.RULES})
+    cluster.admin.apply({**rule, "kind": "Role", "rules": kube_picker.shipped_rules()})
     cluster.admin.apply({**rule, "kind": "RoleBinding", "subjects": [
         {"kind": "User", "name": name, "apiGroup": "rbac.authorization.k8s.io"}], "roleRef": {
             "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}})
