@@ -4,8 +4,8 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <sys/random.h>
 
+#include "base/random.h"
 #include "loop/clock.h"
 #include "pool/pool_state.h"
 
@@ -150,8 +150,8 @@ enum status pool_reader_new(struct pool *pool, uint64_t seed, struct pool_reader
     if (!reader) {
         return no_memory(err);
     }
-    if (seed == 0 && getrandom(&seed, sizeof(seed), 0) != (ssize_t)sizeof(seed)) {
-        seed = clock_now_ns();
+    if (seed == 0) {
+        random_fill(&seed, sizeof(seed));
     }
     pool_ref(pool);
     reader->pool = pool;

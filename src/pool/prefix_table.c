@@ -14,9 +14,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <sys/random.h>
 
-#include "loop/clock.h"
+#include "base/random.h"
 #include "loop/lock.h"
 
 enum { WAYS = 4, MOST_NUMBERS = 65536, AGES_IN_TABLE = 64, AHEAD = 8 };
@@ -74,9 +73,7 @@ enum status prefix_table_new(size_t max_bytes, struct prefix_table **out, struct
         return error_set(err, ST_NO_MEMORY, "no memory for a table of prompts of %zu bytes",
                          max_bytes);
     }
-    if (getrandom(&table->seed, sizeof(table->seed), 0) != (ssize_t)sizeof(table->seed)) {
-        table->seed = clock_now_ns();
-    }
+    random_fill(&table->seed, sizeof(table->seed));
     lock_init(&table->lock);
     atomic_init(&table->n_refs, 1);
     *out = table;

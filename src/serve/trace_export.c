@@ -3,12 +3,12 @@
 #include "serve/trace_export.h"
 
 #include <stdlib.h>
-#include <sys/random.h>
 #include <time.h>
 
 #include "base/dice.h"
 #include "base/log.h"
 #include "base/metric.h"
+#include "base/random.h"
 #include "loop/clock.h"
 #include "net/http_fetch.h"
 
@@ -279,9 +279,7 @@ enum status trace_export_new(struct worker *worker, const struct trace_export_op
     self->options = *options;
     self->alarm.ring = on_alarm;
     self->msg.run = on_finish;
-    if (getrandom(&self->dice.state, sizeof self->dice.state, 0) < 0) {
-        self->dice.state = clock_now_ns();
-    }
+    random_fill(&self->dice.state, sizeof self->dice.state);
     enum status st = http_fetcher_new(worker, NULL, 1, &self->fetcher, err);
     if (st != ST_OK) {
         free(self);
