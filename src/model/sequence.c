@@ -60,7 +60,7 @@ enum status sequences_new(const struct model_config *config, size_t n_instances,
                            ? config->sequences.idle_us * NS_PER_US
                            : UINT64_MAX;
         all->n_lanes = n_instances;
-        siphash_key_init(&all->key);
+        hash_key_init(&all->key);
     }
     if (!all || !lanes_make(all)) {
         sequences_free(all);

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/siphash.h"
+#include "base/keyed_hash.h"
 #include "model/batch.h"
 #include "model/call.h"
 #include "model/sequence_ask.h"
@@ -63,7 +63,7 @@ struct sequences {
     size_t table_mask;
     size_t n_open, n_all;
     size_t n_homeless; /* calls of the backlog */
-    struct siphash_key key;
+    struct hash_key key; /* of the table */
     uint64_t n_arrived;
     bool promoted; /* a sequence got a place that others may have to look for: who sees it clears
                       it */

@@ -7,11 +7,8 @@
 enum { FIRST_SLOTS = 64 };
 
 static uint64_t hash_of(const struct sequences *all, const struct sequence_id *id) {
-    struct siphash hash;
-    siphash_begin(&hash, &all->key);
-    siphash_add_u64(&hash, id->number);
-    siphash_add(&hash, id->text.ptr, id->text.len);
-    return siphash_end(&hash).low;
+    struct str number = str_make((const char *)&id->number, sizeof(id->number));
+    return keyed_hash_of(&all->key, id->is_text ? id->text : number).low;
 }
 
 static bool is_same(const struct sequence_id *a, const struct sequence_id *b) {
