@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/siphash.h"
+#include "base/keyed_hash.h"
 #include "loop/worker.h"
 #include "model/policy.h"
 #include "model/repository.h"
@@ -54,21 +54,21 @@ struct call {
 
     /* the scheduler's own */
     struct model_version *version;
-    struct call *next, *prev;       /* in the queue */
-    struct patience patience;       /* how it waits there */
-    struct alarm alarm;             /* while it does: rings when its time is over */
-    struct call *before, *behind;   /* among those whose answers leave in order */
-    bool in_order;                  /* it is one of those */
-    bool may_leave;                 /* it was answered, and goes when those before it have */
-    struct sequence_ask ask;        /* of a model with sequences: which, and where in it */
-    struct sequence *sequence;      /* while it waits; and, oldest, until it was answered */
-    struct call *earlier, *later;   /* of that sequence, while it waits */
-    uint64_t arrival;               /* among all of them */
-    bool filler;                    /* it is nobody's: it fills a row (filler.h) */
-    struct worker_msg msg;          /* brings the call back to its worker */
-    sluice_request abi;             /* the request as the backend sees it */
-    struct siphash_value cache_key; /* unless CALL_NOT_CACHED */
-    uint64_t cache_ns;              /* how long looking, and storing, took */
+    struct call *next, *prev;     /* in the queue */
+    struct patience patience;     /* how it waits there */
+    struct alarm alarm;           /* while it does: rings when its time is over */
+    struct call *before, *behind; /* among those whose answers leave in order */
+    bool in_order;                /* it is one of those */
+    bool may_leave;               /* it was answered, and goes when those before it have */
+    struct sequence_ask ask;      /* of a model with sequences: which, and where in it */
+    struct sequence *sequence;    /* while it waits; and, oldest, until it was answered */
+    struct call *earlier, *later; /* of that sequence, while it waits */
+    uint64_t arrival;             /* among all of them */
+    bool filler;                  /* it is nobody's: it fills a row (filler.h) */
+    struct worker_msg msg;        /* brings the call back to its worker */
+    sluice_request abi;           /* the request as the backend sees it */
+    struct keyed_hash cache_key;  /* unless CALL_NOT_CACHED */
+    uint64_t cache_ns;            /* how long looking, and storing, took */
     size_t input_bytes;
     uint32_t instance; /* which executes, or executed, it */
     struct tensor

@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/metric.h"
 #include "loop/clock.h"
+#include "model/call_hash.h"
 #include "model/call_state.h"
 #include "model/respond.h"
 #include "model/response_cache.h"
@@ -17,15 +18,15 @@
 
 /* ---- what a call is known by ----------------------------------------------------------------- */
 
-static void add_text(struct siphash *hash, const char *text, size_t n_bytes) {
-    siphash_add_u64(hash, n_bytes);
-    siphash_add(hash, text, n_bytes);
+static void add_text(struct call_hash *hash, const char *text, size_t n_bytes) {
+    call_hash_add_u64(hash, n_bytes);
+    call_hash_add(hash, text, n_bytes);
 }
 
-static void add_param(struct siphash *hash, const sluice_param *param) {
+static void add_param(struct call_hash *hash, const sluice_param *param) {
     uint64_t bits = 0;
     add_text(hash, param->name, param->name_bytes);
-    siphash_add_u64(hash, (uint64_t)param->kind);
+    call_hash_add_u64(hash, (uint64_t)param->kind);
     switch (param->kind) {
     case SLUICE_PARAM_BOOL:
         bits = param->boolean != 0;
@@ -43,38 +44,39 @@ static void add_param(struct siphash *hash, const sluice_param *param) {
         add_text(hash, param->string, param->string_bytes);
         return;
     }
-    siphash_add_u64(hash, bits);
+    call_hash_add_u64(hash, bits);
 }
 
-static void add_input(struct siphash *hash, const sluice_input *input) {
-    siphash_add_u64(hash, input->index);
-    siphash_add_u64(hash, (uint64_t)input->datatype);
-    siphash_add_u64(hash, input->rank);
-    siphash_add(hash, input->dims, input->rank * sizeof(*input->dims));
-    siphash_add_u64(hash, input->n_bytes);
+static void add_input(struct call_hash *hash, const sluice_input *input) {
+    call_hash_add_u64(hash, input->index);
+    call_hash_add_u64(hash, (uint64_t)input->datatype);
+    call_hash_add_u64(hash, input->rank);
+    call_hash_add(hash, input->dims, input->rank * sizeof(*input->dims));
+    call_hash_add_u64(hash, input->n_bytes);
     for (size_t i = 0; i < input->n_pieces; i++) {
-        siphash_add(hash, input->pieces[i].data, input->pieces[i].n_bytes);
+        call_hash_add(hash, input->pieces[i].data, input->pieces[i].n_bytes);
     }
 }
 
-static struct siphash_value key_of(const struct call *call) {
+/* Returns: false: it could not be computed. */
+static bool key_of(const struct call *call, struct keyed_hash *key) {
     const struct cache_scope *scope = &call->version->cache;
     const sluice_request *request = &call->abi;
-    struct siphash hash;
-    siphash_begin(&hash, &scope->key);
-    siphash_add_u64(&hash, scope->generation);
-    siphash_add_u64(&hash, request->batch);
-    siphash_add_u64(&hash, request->n_wanted);
-    siphash_add(&hash, request->wanted, request->n_wanted * sizeof(*request->wanted));
-    siphash_add_u64(&hash, request->n_params);
+    struct call_hash hash;
+    call_hash_begin(&hash, scope->keyed);
+    call_hash_add_u64(&hash, scope->generation);
+    call_hash_add_u64(&hash, request->batch);
+    call_hash_add_u64(&hash, request->n_wanted);
+    call_hash_add(&hash, request->wanted, request->n_wanted * sizeof(*request->wanted));
+    call_hash_add_u64(&hash, request->n_params);
     for (size_t i = 0; i < request->n_params; i++) {
         add_param(&hash, &request->params[i]);
     }
-    siphash_add_u64(&hash, request->n_inputs);
+    call_hash_add_u64(&hash, request->n_inputs);
     for (size_t i = 0; i < request->n_inputs; i++) {
         add_input(&hash, &request->inputs[i]);
     }
-    return siphash_end(&hash);
+    return call_hash_end(&hash, key);
 }
 
 /* ---- an answer as a block -------------------------------------------------------------------- */
@@ -212,7 +214,9 @@ static void fill(struct call *call, struct cache_entry *entry) {
 bool call_cache_find(struct call *call) {
     struct cache_scope *scope = &call->version->cache;
     uint64_t began_ns = clock_now_ns();
-    call->cache_key = key_of(call);
+    if (!key_of(call, &call->cache_key)) {
+        return false;
+    }
     struct cache_entry *entry = cache_find(scope, call->cache_key);
     call->cached = entry ? CALL_HIT : CALL_MISSED;
     if (entry) {

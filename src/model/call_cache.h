@@ -12,7 +12,7 @@
 #include "model/call.h"
 
 /* Fills in the answer where it is known: then the call is CALL_ANSWERED. Otherwise call->cached
- * says that it was looked for, and call_cache_store_copy may keep what comes. The version, whose
+ * says whether it was looked for, and call_cache_store_copy may keep what comes. The version, whose
  * cache is on, was entered, and the call prepared. */
 bool call_cache_find(struct call *call) __attribute__((warn_unused_result));
 /* Keeps the answer of a call that was looked for and not found, if it is one: payload bytes are

@@ -10,7 +10,9 @@
 
 #include "base/checked.h"
 #include "base/metric.h"
+#include "base/random.h"
 #include "loop/lock.h"
+#include "model/call_hash.h"
 
 enum {
     BYTES_PER_BUCKET = 512, /* of the limit: a small answer takes about as much */
@@ -24,7 +26,7 @@ enum {
 };
 
 struct cache_entry {
-    alignas(RESPONSE_CACHE_ALIGNMENT) struct siphash_value key;
+    alignas(RESPONSE_CACHE_ALIGNMENT) struct keyed_hash key;
     struct response_cache *cache;
     struct cache_scope *scope;
     struct cache_entry *next;          /* in its bucket; while it is freed, of those to be freed */
@@ -39,7 +41,7 @@ struct response_cache {
     struct lock lock;
     size_t limit, n_own, n_used; /* bytes; its own are those of the table */
     uint64_t generations;
-    struct siphash_key key;
+    struct call_hash keyed;
     struct cache_entry *newest, *oldest;
     size_t n_buckets; /* a power of two */
     struct cache_entry *buckets[];
@@ -55,6 +57,12 @@ static size_t buckets_for(uint64_t n_bytes) {
     return n;
 }
 
+static bool make_key(struct response_cache *cache) {
+    unsigned char key[CALL_HASH_KEY_BYTES];
+    random_fill(key, sizeof(key));
+    return call_hash_init(&cache->keyed, key);
+}
+
 enum status response_cache_new(uint64_t n_bytes, struct response_cache **out, struct error *err) {
     size_t n_buckets = buckets_for(n_bytes);
     size_t own = sizeof(struct response_cache) + n_buckets * sizeof(struct cache_entry *);
@@ -62,8 +70,14 @@ enum status response_cache_new(uint64_t n_bytes, struct response_cache **out, st
     if (!cache) {
         return error_set(err, ST_NO_MEMORY, "out of memory for the response cache");
     }
+    if (!make_key(cache)) {
+        call_hash_fini(&cache->keyed);
+        free(cache);
+        return error_set(err, ST_UNSUPPORTED,
+                         "the response cache needs SIPHASH of OpenSSL, whose configuration on this "
+                         "machine offers none (its default provider has it)");
+    }
     lock_init(&cache->lock);
-    siphash_key_init(&cache->key);
     cache->limit = n_bytes < SIZE_MAX ? (size_t)n_bytes : SIZE_MAX;
     cache->n_own = cache->n_used = own;
     cache->n_buckets = n_buckets;
@@ -77,20 +91,21 @@ void response_cache_free(struct response_cache *cache) {
         assert(!cache->newest);
         metric_add(METRIC_RESPONSE_CACHE_BYTES, -(int64_t)cache->n_used);
         lock_fini(&cache->lock);
+        call_hash_fini(&cache->keyed);
         free(cache);
     }
 }
 
 /* ---- lists, under the lock ------------------------------------------------------------------- */
 
-static struct cache_entry **bucket_of(struct response_cache *cache, struct siphash_value key) {
+static struct cache_entry **bucket_of(struct response_cache *cache, struct keyed_hash key) {
     return &cache->buckets[key.low & (cache->n_buckets - 1)];
 }
 
 static struct cache_entry *look_up(struct response_cache *cache, const struct cache_scope *scope,
-                                   struct siphash_value key) {
+                                   struct keyed_hash key) {
     struct cache_entry *entry = *bucket_of(cache, key);
-    while (entry && (entry->scope != scope || !siphash_equal(entry->key, key))) {
+    while (entry && (entry->scope != scope || !keyed_hash_equal(entry->key, key))) {
         entry = entry->next;
     }
     return entry;
@@ -189,7 +204,7 @@ void cache_scope_open(struct cache_scope *scope, struct response_cache *cache) {
         lock_take(&cache->lock);
         scope->generation = ++cache->generations;
         lock_drop(&cache->lock);
-        scope->key = cache->key;
+        scope->keyed = &cache->keyed;
     }
 }
 
@@ -226,7 +241,7 @@ void cache_scope_close(struct cache_scope *scope) {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-struct cache_entry *cache_find(struct cache_scope *scope, struct siphash_value key) {
+struct cache_entry *cache_find(struct cache_scope *scope, struct keyed_hash key) {
     struct response_cache *cache = scope->cache;
     lock_take(&cache->lock);
     struct cache_entry *entry = look_up(cache, scope, key);
@@ -310,7 +325,7 @@ struct cache_entry *cache_reserve(struct cache_scope *scope, size_t n_bytes) {
     return entry;
 }
 
-void cache_store(struct cache_scope *scope, struct siphash_value key, struct cache_entry *entry) {
+void cache_store(struct cache_scope *scope, struct keyed_hash key, struct cache_entry *entry) {
     struct response_cache *cache = scope->cache;
     entry->key = key;
     lock_take(&cache->lock);

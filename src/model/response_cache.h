@@ -13,22 +13,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/siphash.h"
+#include "base/keyed_hash.h"
 #include "base/status.h"
 
+struct call_hash;
 struct response_cache;
 struct cache_entry;
 
 struct cache_scope {
-    struct response_cache *cache; /* NULL: nothing is kept; the rest means nothing then */
-    uint64_t generation;          /* unlike that of any other scope of the process */
-    struct siphash_key key;       /* of all hashes of the cache */
+    struct response_cache *cache;  /* NULL: nothing is kept; the rest means nothing then */
+    uint64_t generation;           /* unlike that of any other scope of the process */
+    const struct call_hash *keyed; /* what all keys of the cache begin with */
     struct cache_entry *first;
 };
 
 enum { RESPONSE_CACHE_ALIGNMENT = 64 /* of a block */ };
 
-/* Returns: ST_NO_MEMORY. Owns: *out until response_cache_free. */
+/* Returns: ST_NO_MEMORY, ST_UNSUPPORTED. Owns: *out until response_cache_free. */
 enum status response_cache_new(uint64_t n_bytes, struct response_cache **out, struct error *err)
     __attribute__((warn_unused_result));
 /* No scope is open, and nobody reads. NULL is allowed. */
@@ -40,13 +41,13 @@ void cache_scope_open(struct cache_scope *scope, struct response_cache *cache);
 void cache_scope_close(struct cache_scope *scope);
 
 /* Returns: NULL when it is not there. Owns: stays as it is until cache_entry_let_go. */
-struct cache_entry *cache_find(struct cache_scope *scope, struct siphash_value key);
+struct cache_entry *cache_find(struct cache_scope *scope, struct keyed_hash key);
 /* Room for a block of so many bytes, to be filled and then given to cache_store. Returns: NULL when
  * there is none, be it because others are being read, or memory is out. */
 struct cache_entry *cache_reserve(struct cache_scope *scope, size_t n_bytes);
 /* From here on it is found. Takes the entry over; nothing is stored where the key is there
  * already. */
-void cache_store(struct cache_scope *scope, struct siphash_value key, struct cache_entry *entry);
+void cache_store(struct cache_scope *scope, struct keyed_hash key, struct cache_entry *entry);
 /* Takes the caller's hold on what was found. */
 void cache_entry_let_go(struct cache_entry *entry);
 

@@ -17,8 +17,8 @@
 
 enum { LIMIT = 64 * 1024, SMALL = 1000 };
 
-static struct siphash_value key(uint64_t number) {
-    return (struct siphash_value){number * UINT64_C(0x9e3779b97f4a7c15), number};
+static struct keyed_hash key(uint64_t number) {
+    return (struct keyed_hash){number * UINT64_C(0x9e3779b97f4a7c15), number};
 }
 
 static struct response_cache *make(uint64_t n_bytes) {

@@ -62,7 +62,7 @@ struct sequences {
     struct sequence **table; /* those that are open */
     size_t table_mask;
     size_t n_open, n_all;
-    size_t n_homeless; /* calls of the backlog */
+    size_t n_homeless;   /* calls of the backlog */
     struct hash_key key; /* of the table */
     uint64_t n_arrived;
     bool promoted; /* a sequence got a place that others may have to look for: who sees it clears
