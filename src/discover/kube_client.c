@@ -12,7 +12,7 @@
 #include "wire/kube_stream.h"
 
 enum { MOST_KEPT = 8, MOST_BYTES = 64 << 20, SAID_BYTES = 4096, MOST_FIELDS = 64 };
-enum { UNAUTHORIZED = 401 };
+enum { UNAUTHORIZED = 401, ALIVE_S = 30 };
 static const uint64_t NS_PER_S = 1000000000;
 static const uint64_t TIMEOUT_NS = 30000000000;
 static const uint64_t CONNECT_TIMEOUT_NS = 10000000000;
@@ -190,7 +190,7 @@ static enum status fetch(struct kube_call *call, const struct kube_identity *ide
                                                : MOST_BYTES,
         .bearer = identity->token,
         .tls = &tls,
-        .alive = true,
+        .alive_s = ALIVE_S,
         .piece = ask->piece ? on_piece : NULL,
         .done = on_done,
         .user = call};
@@ -296,6 +296,10 @@ enum status kube_call_begin(struct kube_client *client, const struct kube_ask *a
         *out = call;
     }
     return ST_OK;
+}
+
+int kube_call_status(const struct kube_call *call) {
+    return call->fetch ? http_fetch_status(call->fetch) : 0;
 }
 
 void kube_call_cancel(struct kube_call *call) {

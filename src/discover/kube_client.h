@@ -75,6 +75,8 @@ struct kube_ask {
 enum status kube_call_begin(struct kube_client *client, const struct kube_ask *ask,
                             struct kube_call **out, struct error *err)
     __attribute__((warn_unused_result));
+/* The status of its answer; 0: nothing of one has come. Not once `done` has come. */
+int kube_call_status(const struct kube_call *call);
 /* Gives it up: nothing is called any more. Not once `done` has come; from within `piece`, too. */
 void kube_call_cancel(struct kube_call *call);
 

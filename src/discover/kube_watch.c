@@ -8,15 +8,15 @@
 #include "discover/kube_watch_state.h"
 #include "loop/clock.h"
 
-enum { PAGE = 500, OBJECT_BYTES = 4 << 20, PAGE_BYTES = 32 << 20, WATCH_S = 300, MOST_TURNS = 5 };
+enum { PAGE = 500, OBJECT_BYTES = 4 << 20, PAGE_BYTES = 32 << 20, WATCH_S = 300, MOST_TURNS = 5, GOOD = 200 };
 static const uint64_t NS_PER_S = 1000000000;
 static const uint64_t LIST_TIMEOUT_NS = 60000000000;
 static const uint64_t SLACK_NS = 30000000000; /* to the server's own end of a watch */
 static const uint64_t MOST_BACK_OFF_NS = 30000000000;
-/* A watch lasts when it has for so long, which is longer than connecting may take. */
-static const uint64_t LASTS_NS = 12000000000;
 /* Bookmarks come about once a minute. A server that says nothing for so long is asked again. */
 static const uint64_t SILENCE_NS = 150000000000;
+/* A watch lasts when it has for this part of that, which is longer than connecting may take. */
+enum { LASTS_PART = 12 };
 
 const char *const KUBE_PHASE_TEXTS[] = {
     [KUBE_LISTING] = "listing", [KUBE_WATCHING] = "watching", [KUBE_NOT_SERVED] = "not served",
@@ -110,23 +110,29 @@ uint64_t kube_watch_back_off_ns(struct kube_watch *watch) {
     return wait_ns - wait_ns / 4 + kube_watch_jitter_ns(watch, wait_ns / 2);
 }
 
-/* Has the watch that runs begun well? Has it said anything? */
+static void look_later(struct kube_watch *watch) {
+    uint64_t silence_ns = watch->options.silence_ns, lasts_ns = silence_ns / LASTS_PART;
+    bool young = clock_now_ns() - watch->asked_ns < lasts_ns;
+    set_alarm(watch, young ? watch->asked_ns + lasts_ns : watch->heard_ns + silence_ns);
+}
+
+/* Has the watch that runs begun well? Has it said anything? One that nobody has answered yet may
+ * wait its turn, and says nothing of the server. */
 static void look_at_watch(struct kube_watch *watch) {
-    uint64_t now_ns = clock_now_ns();
+    uint64_t now_ns = clock_now_ns(), silence_ns = watch->options.silence_ns;
     if (watch->listing) {
         return;
     }
-    if (now_ns - watch->heard_ns >= SILENCE_NS) {
-        kube_call_cancel(watch->call);
-        watch->call = NULL;
-        kube_watch_ask(watch);
+    if (now_ns - watch->heard_ns >= silence_ns) {
+        kube_watch_fall_silent(watch);
         return;
     }
-    if (now_ns - watch->asked_ns >= LASTS_NS) {
+    if (now_ns - watch->asked_ns >= silence_ns / LASTS_PART &&
+        kube_call_status(watch->call) == GOOD) {
         kube_watch_settle(watch);
     }
     if (!watch->stopped) {
-        set_alarm(watch, watch->heard_ns + SILENCE_NS);
+        look_later(watch);
     }
 }
 
@@ -198,7 +204,7 @@ void kube_watch_ask(struct kube_watch *watch) {
         watch->call = NULL;
         kube_watch_fail(watch, &none);
     } else if (!watch->listing) {
-        set_alarm(watch, watch->asked_ns + LASTS_NS);
+        look_later(watch);
     } else {
         alarm_clear(worker_alarms(watch->options.worker), &watch->alarm);
     }
@@ -216,6 +222,7 @@ static void set_defaults(struct kube_watch_options *options) {
     options->page = options->page > 0 ? options->page : PAGE;
     options->object_bytes = options->object_bytes > 0 ? options->object_bytes : OBJECT_BYTES;
     options->watch_s = options->watch_s > 0 ? options->watch_s : WATCH_S;
+    options->silence_ns = options->silence_ns > 0 ? options->silence_ns : SILENCE_NS;
     options->label_selector = options->label_selector ? options->label_selector : "";
     options->field_selector = options->field_selector ? options->field_selector : "";
 }

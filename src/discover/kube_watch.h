@@ -52,6 +52,7 @@ struct kube_watch_options {
     unsigned page;                 /* objects in a page of a list; 0: 500 */
     size_t object_bytes;           /* of one object as JSON; 0: 4 MiB */
     unsigned watch_s;              /* a watch is asked for that long, up to twice; 0: 300 s */
+    uint64_t silence_ns;           /* one that says nothing for so long is begun again; 0: 150 s */
     /* None of them from within a call of this header; kube_watch_stop may be called from each. */
     void (*begin)(void *cookie);
     /* `object` is valid until it returns. One of KUBE_DELETED is as it was in the end, or (the

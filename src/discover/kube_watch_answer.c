@@ -252,6 +252,13 @@ static void watch_again(struct kube_watch *watch, const struct kube_answer *answ
     kube_watch_ask_in(watch, kube_watch_jitter_ns(watch, SPREAD_NS));
 }
 
+void kube_watch_fall_silent(struct kube_watch *watch) {
+    struct kube_answer silent = {.status = kube_call_status(watch->call)};
+    error_set(&silent.error, ST_DEADLINE_EXCEEDED, "the API server says nothing of a watch");
+    leave(watch);
+    watch_again(watch, &silent);
+}
+
 void kube_watch_on_end(void *user, const struct kube_answer *answer) {
     struct kube_watch *watch = user;
     struct kube_answer ended = *answer;

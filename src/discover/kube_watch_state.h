@@ -61,6 +61,8 @@ uint64_t kube_watch_jitter_ns(struct kube_watch *watch, uint64_t most_ns);
 void kube_watch_on_page(void *user, const struct kube_answer *answer);
 void kube_watch_on_piece(void *user, struct str bytes);
 void kube_watch_on_end(void *user, const struct kube_answer *answer);
+/* The watch that runs has said nothing for too long. */
+void kube_watch_fall_silent(struct kube_watch *watch);
 /* What was asked for could not be. */
 void kube_watch_fail(struct kube_watch *watch, const struct kube_answer *answer);
 

@@ -306,6 +306,56 @@ static void step_watch_once(struct kube_rig *rig) {
     kube_end(rig);
 }
 
+static void stop_at_c(void *cookie, enum kube_event event, const struct doc_node *object) {
+    on_object(cookie, event, object);
+    if (str_is(kube_metadata(object, "name"), "c")) {
+        kube_watch_stop(watch);
+    }
+}
+
+/* Until it is told of "c". A silence is a second. */
+static void check_silence(const struct kube_step *steps, size_t n_steps, const char *wanted) {
+    struct kube_rig rig;
+    options_of_pods();
+    options.silence_ns = 1000000000;
+    options.object = stop_at_c;
+    options.state = on_state;
+    kube_rig_init(&rig, "{}");
+    kube_rig_serve(&rig, steps, n_steps);
+    kube_run(&rig, step_watch_once);
+    kube_expect(&rig, wanted);
+    kube_rig_served(&rig);
+    kube_run(&rig, step_unwatch);
+    kube_rig_fini(&rig);
+}
+
+/* A watch that has said something goes on from there. */
+static void a_watch_that_falls_silent(void **state) {
+    static const struct kube_step steps[] = {
+        {.body = LIST("10", "")},
+        {.asked = {"resourceVersion=10 "},
+         .body = EVENT("ADDED", "b", "11"),
+         .ending = KUBE_HOLDS},
+        {.asked = {"watch=1", "resourceVersion=11 "},
+         .body = EVENT("ADDED", "c", "12"),
+         .ending = KUBE_HOLDS},
+    };
+    (void)state;
+    check_silence(STEPS(steps), "begin synced [watching] +b +c ");
+}
+
+/* A server that takes connections and answers nothing does not count as one that is watched. */
+static void a_server_that_hangs(void **state) {
+    static const struct kube_step steps[] = {
+        {.body = LIST("10", "")},
+        {.asked = {"resourceVersion=10 "}, .status = "", .ending = KUBE_HOLDS},
+        {.asked = {"resourceVersion=10 "}, .status = "", .ending = KUBE_HOLDS},
+        {.asked = {"?limit=500 "}, .body = LIST("20", POD("c"))},
+    };
+    (void)state;
+    check_silence(STEPS(steps), "begin synced [watching] [failing] begin c ");
+}
+
 static void an_end_from_within(void **state) {
     static const struct kube_step listed[] = {{.body = LIST("10", POD("a") "," POD("b"))}};
     static const struct kube_step watched[] = {
@@ -344,6 +394,8 @@ int main(void) {
         cmocka_unit_test(what_is_denied),
         cmocka_unit_test(a_kind_that_is_not_served),
         cmocka_unit_test(events_that_are_none),
+        cmocka_unit_test(a_watch_that_falls_silent),
+        cmocka_unit_test(a_server_that_hangs),
         cmocka_unit_test(an_end_from_within),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

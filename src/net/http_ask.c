@@ -10,9 +10,8 @@
 #include <sys/socket.h>
 
 enum { NS_PER_MS = 1000000, READ_BYTES = 64 << 10, FIELD_BYTES = 8 << 10 };
-/* A silent connection is asked after 15 s, then every 5 s; after three without an answer it ends.
- * The last holds for bytes of ours that nobody has acknowledged, too. */
-enum { ALIVE_IDLE_S = 15, ALIVE_EVERY_S = 5, ALIVE_PROBES = 3, ALIVE_SENT_MS = 30000 };
+/* A silent connection is asked after half of the time that it is given, then every sixth. */
+enum { ALIVE_IDLE_PART = 2, ALIVE_EVERY_PART = 6, MS_PER_S = 1000 };
 
 /* ---- what lasts ------------------------------------------------------------------------------ */
 
@@ -55,23 +54,27 @@ void http_ask_set_up(CURL *easy, const struct http_fetch_tls *tls) {
     set_tls(easy, tls);
 }
 
-/* Returns: 0, as curl wants it; a connection that can't be asked is still one. */
+/* The time holds for bytes of ours that nobody has acknowledged, and it is what ends a connection
+ * whose questions are not answered, however many those are. Returns: 0, as curl wants it; a
+ * connection that can't be asked is still one. */
 static int on_new_socket(void *user, curl_socket_t fd, curlsocktype purpose) {
-    unsigned sent_ms = ALIVE_SENT_MS;
-    int probes = ALIVE_PROBES;
-    (void)user;
+    unsigned ms = (unsigned)(uintptr_t)user * MS_PER_S;
     (void)purpose;
     (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &sent_ms, sizeof(sent_ms));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
     return CURL_SOCKOPT_OK;
 }
 
-static void set_alive(CURL *easy) {
+static long part_of(unsigned seconds, unsigned parts) {
+    return seconds > parts ? (long)(seconds / parts) : 1L;
+}
+
+static void set_alive(CURL *easy, unsigned seconds) {
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
-    curl_easy_setopt(easy, CURLOPT_TCP_KEEPIDLE, (long)ALIVE_IDLE_S);
-    curl_easy_setopt(easy, CURLOPT_TCP_KEEPINTVL, (long)ALIVE_EVERY_S);
+    curl_easy_setopt(easy, CURLOPT_TCP_KEEPIDLE, part_of(seconds, ALIVE_IDLE_PART));
+    curl_easy_setopt(easy, CURLOPT_TCP_KEEPINTVL, part_of(seconds, ALIVE_EVERY_PART));
     curl_easy_setopt(easy, CURLOPT_SOCKOPTFUNCTION, on_new_socket);
+    curl_easy_setopt(easy, CURLOPT_SOCKOPTDATA, (void *)(uintptr_t)seconds);
 }
 
 /* ---- header fields --------------------------------------------------------------------------- */
@@ -168,7 +171,7 @@ static enum status set_url(CURL *easy, const struct http_fetch_ask *ask,
 /* ---- one ask --------------------------------------------------------------------------------- */
 
 bool http_ask_is_special(const struct http_fetch_ask *ask) {
-    return ask->method || ask->body.ptr || ask->n_fields > 0 || ask->alive ||
+    return ask->method || ask->body.ptr || ask->n_fields > 0 || ask->alive_s > 0 ||
            ask->connect_timeout_ns > 0;
 }
 
@@ -205,8 +208,8 @@ enum status http_ask_set(CURL *easy, const struct http_fetch_ask *ask,
                          struct error *err) {
     enum status status = ask->bearer ? check_field(ask->bearer, "a token", err) : ST_OK;
     set_limits(easy, ask);
-    if (ask->alive) {
-        set_alive(easy);
+    if (ask->alive_s > 0) {
+        set_alive(easy, ask->alive_s);
     }
     curl_easy_setopt(easy, CURLOPT_XOAUTH2_BEARER, ask->bearer);
     curl_easy_setopt(easy, CURLOPT_HTTPAUTH, ask->bearer ? CURLAUTH_BEARER : CURLAUTH_NONE);

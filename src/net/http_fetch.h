@@ -61,8 +61,8 @@ struct http_fetch_ask {
     const struct http_fetch_tls *tls; /* for https; NULL: the fetcher's */
     bool once;                        /* on a connection of its own, which is closed afterwards */
     /* A new connection is asked, while it is silent, whether the other side is still there; one
-     * that has gone without a word is an ST_IO about 30 seconds later. */
-    bool alive;
+     * that has gone without a word is an ST_IO about so many seconds later. 0: nobody asks. */
+    unsigned alive_s;
     /* Gets the body as it comes, which is then not kept, and of which there may be an end too
      * early; must not cancel. NULL: it is in what `done` gets. */
     void (*piece)(void *user, struct str bytes);
@@ -88,7 +88,7 @@ void http_fetcher_free(struct http_fetcher *fetcher);
 enum status http_fetch_begin(struct http_fetcher *fetcher, const struct http_fetch_ask *ask,
                              struct http_fetch **out, struct error *err)
     __attribute__((warn_unused_result));
-/* Within `piece`: the status of the answer that the bytes are of. */
+/* Until `done` has come: the status of the answer; 0: nothing of one has come. */
 int http_fetch_status(const struct http_fetch *fetch);
 /* Gives it up; the callback does not come. Not once it has come. */
 void http_fetch_cancel(struct http_fetch *fetch);

@@ -56,7 +56,7 @@ static const struct sent_row {
      NULL, /* there is a NUL in it */
      {"Content-Length: 3\r\n", "Content-Type: application/json\r\n"},
      {"Expect"}},
-    {{.method = "PATCH", .body = {"{}", 2}, .alive = true},
+    {{.method = "PATCH", .body = {"{}", 2}, .alive_s = 30},
      "PATCH /x HTTP/1.1\r\n",
      "\r\n\r\n{}",
      {"Content-Length: 2\r\n"},

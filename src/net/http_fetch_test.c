@@ -11,6 +11,9 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 
 #include "net/http_fetch_fixture.h"
 #include "net/tls_fixture.h"
@@ -126,6 +129,43 @@ static void a_body_in_pieces(void **state) {
     assert_int_equal(rig.n_piece_bytes, TEST_BIG_BYTES);
     rig_fini(&rig);
     test_server_stop(&server);
+}
+
+/* A server whose machine is lost within its answer: whatever is sent to it, nothing comes back, not
+ * even a reset. */
+static void *lose(void *arg) {
+    struct sock_filter nothing = BPF_STMT(BPF_RET | BPF_K, 0);
+    struct sock_fprog program = {.len = 1, .filter = &nothing};
+    const int *listener = arg;
+    char head[2000];
+    int fd = accept(*listener, NULL, NULL), n_left = 1;
+    assert_true(fd >= 0);
+    read_head(fd, head, sizeof(head));
+    test_send(fd, STR("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe"));
+    while (n_left > 0) { /* or it would be sent again, which is a sign of life */
+        assert_int_equal(ioctl(fd, SIOCOUTQ, &n_left), 0);
+    }
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)), 0);
+    return (void *)(intptr_t)fd;
+}
+
+static void a_server_that_is_lost(void **state) {
+    (void)state;
+    struct address address;
+    struct rig rig;
+    pthread_t thread;
+    void *lost;
+    int listener = listen_at(&address);
+    rig_init(&rig, NULL);
+    rig.ask.alive_s = 2;
+    assert_int_equal(pthread_create(&thread, NULL, lose, &listener), 0);
+    const struct got *got = fetch(&rig, &address, "/");
+    assert_int_equal(got->status, ST_IO);
+    assert_int_equal(got->http, 200);
+    pthread_join(thread, &lost);
+    close((int)(intptr_t)lost);
+    close(listener);
+    rig_fini(&rig);
 }
 
 static void step_many(struct rig *rig) {
@@ -359,6 +399,7 @@ int main(void) {
         cmocka_unit_test(the_end_of_a_fetcher),
         cmocka_unit_test(nobody_listens),
         cmocka_unit_test(nobody_answers),
+        cmocka_unit_test(a_server_that_is_lost),
         cmocka_unit_test(those_who_misbehave),
         cmocka_unit_test(no_proxy),
         cmocka_unit_test(over_tls),
