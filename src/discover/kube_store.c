@@ -101,6 +101,15 @@ static bool matters(const struct kube_store *store, enum kube_kind kind,
            (kind != KUBE_POD || object->pod->ready);
 }
 
+/* Is somebody to be told when it comes, goes or changes? Of what makes no sense its author is, by
+ * its status. */
+static bool is_news(const struct kube_store *store, enum kube_kind kind,
+                    const struct kube_object *object) {
+    bool waits = object && object->why && kind != KUBE_POD && !kube_kind_is_pool(kind) &&
+                 kube_store_is_ours(store, kind, object);
+    return waits || matters(store, kind, object);
+}
+
 /* Puts it in, in the place of one of its name. Owns: takes the object. */
 static void put(struct kube_store *store, enum kube_kind kind, struct kube_object *object) {
     struct kube_objects *objects = &store->kinds[kind];
@@ -108,7 +117,7 @@ static void put(struct kube_store *store, enum kube_kind kind, struct kube_objec
     size_t at = find(objects, object->name, &found);
     struct kube_object *place = found ? &objects->items[at] : NULL;
     bool changed = !place || !kube_object_equal(place, object);
-    changed = changed && (matters(store, kind, place) || matters(store, kind, object));
+    changed = changed && (is_news(store, kind, place) || is_news(store, kind, object));
     object->round = objects->round;
     if (place) {
         kube_object_fini(place);

@@ -173,6 +173,22 @@ static void pool_comes_changes_and_goes(void **state) {
     fixture_end(store);
 }
 
+/* A newer API says more of an object than we know, which changes nothing. */
+static void of_a_newer_api(void **state) {
+    (void)state;
+    struct kube_store *store = synced();
+    fixture_pod(store, "a", "10.0.0.1", true, APP);
+    fixture_put(store, KUBE_POOL,
+                "metadata: {name: p, namespace: n}\n"
+                "spec: {selector: {matchLabels: {app: a}}, targetPorts: [{number: 80}], later: 1}");
+    assert_prints(store, "endpoints   1\n  10.0.0.1:80 ");
+    fixture_put(store, KUBE_MODEL,
+                "metadata: {name: m, namespace: n}\n"
+                "spec: {modelName: llama, poolRef: {name: p}, later: {}}");
+    assert_prints(store, "models      1; a request for another is refused\n");
+    fixture_end(store);
+}
+
 #define ALPHA_POOL                                                                                 \
     "metadata: {name: p, namespace: n}\n"                                                          \
     "spec: {selector: {app: a}, targetPortNumber: 8000, extensionRef: {name: e}}"
@@ -215,7 +231,11 @@ static void models(void **state) {
                       "modelName: llama, criticality: Critical, targetModels: "
                       "[{name: l1, weight: 3}, {name: l2, weight: 1}]"));
     fixture_put(store, KUBE_MODEL, MODEL("b", MADE("2025"), "modelName: phi"));
+    uint64_t version = kube_store_version(store);
     fixture_put(store, KUBE_MODEL, MODEL("senseless", "", "modelName: x, criticality: Utmost"));
+    assert_int_equal(kube_store_version(store), version + 1); /* its status is to be written */
+    fixture_put(store, KUBE_MODEL, MODEL("senseless", "", "modelName: x, criticality: Utmost"));
+    assert_int_equal(kube_store_version(store), version + 1);
     fixture_put(store, KUBE_MODEL, "metadata: {name: bare, namespace: n}");
     fixture_put(store, KUBE_MODEL,
                 "metadata: {name: others, namespace: n}\n"
@@ -397,6 +417,7 @@ int main(void) {
         cmocka_unit_test(lists_replace),
         cmocka_unit_test(ports),
         cmocka_unit_test(pool_comes_changes_and_goes),
+        cmocka_unit_test(of_a_newer_api),
         cmocka_unit_test(pools_of_both_groups),
         cmocka_unit_test(models),
         cmocka_unit_test(models_of_one_name),
