@@ -48,9 +48,11 @@ static void on_state(void *cookie) {
     for (int i = 0; i < N_KUBE_KINDS && !self->ending; i++) {
         const struct kube_source_kind *kind = &report.kinds[i];
         if (is_bad(kind) && (kind->state.phase == KUBE_FAILING || i == KUBE_POD)) {
+            const char *pods = i == KUBE_POD ? report.pods : NULL;
             self->status =
-                error_set(&self->err, ST_IO, "%s: %s of namespace %s: %s", report.server,
-                          KUBE_KINDS[i].resource, report.name_space, kind->state.error.text);
+                error_set(&self->err, ST_IO, "%s: %s of namespace %s%s%s: %s", report.server,
+                          KUBE_KINDS[i].resource, report.name_space, pods ? " with " : "",
+                          pods ? pods : "", kind->state.error.text);
             end_soon(self);
         }
     }
@@ -152,7 +154,8 @@ const struct kube_store *pick_cluster_store(const struct pick_cluster *cluster) 
 void pick_cluster_print(const struct pick_cluster *cluster, struct buf *out) {
     struct kube_source_report report;
     kube_source_report(cluster->source, &report);
-    buf_printf(out, "cluster     %s, namespace %s\n", report.server, report.name_space);
+    buf_printf(out, "cluster     %s, namespace %s%s%s\n", report.server, report.name_space,
+               report.pods ? ", pods with " : "", report.pods ? report.pods : "");
     for (int i = 0; i < N_KUBE_KINDS; i++) {
         const struct kube_source_kind *kind = &report.kinds[i];
         const struct kube_kind_info *info = &KUBE_KINDS[i];

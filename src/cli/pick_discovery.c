@@ -113,16 +113,16 @@ static void say(struct pick_discovery *self, bool *what) {
 /* ---- the cluster ----------------------------------------------------------------------------- */
 
 static void log_cluster(struct pick_discovery *self, bool has_pool) {
+    const char *name = self->settings->pool_name;
     struct pool_numbers numbers;
     pool_set_read(self->pools, &numbers);
+    name = name ? name : self->settings->pod_selector;
     bool other = has_pool != self->has_pool;
     if (!has_pool && (other || !self->told)) {
-        log_event(LOG_WARNING, "the cluster has no such InferencePool",
-                  LOG_TEXT_OF("name", self->settings->pool_name));
+        log_event(LOG_WARNING, "the cluster has no such InferencePool", LOG_TEXT_OF("name", name));
     } else {
         log_event(other ? LOG_INFO : LOG_DEBUG, "the pool is what the cluster knows of it",
-                  LOG_TEXT_OF("name", self->settings->pool_name),
-                  LOG_U64("generation", numbers.generation),
+                  LOG_TEXT_OF("name", name), LOG_U64("generation", numbers.generation),
                   LOG_U64("endpoints", numbers.n_endpoints));
     }
 }

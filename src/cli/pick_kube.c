@@ -155,7 +155,9 @@ void pick_kube_state(const struct pick_admin *admin, struct buf *out) {
     }
     kube_source_report(admin->cluster, &report);
     buf_printf(out, "cluster %s, namespace %s: ", report.server, report.name_space);
-    if (report.group) {
+    if (report.pods) {
+        buf_printf(out, "pods with %s", report.pods);
+    } else if (report.group) {
         buf_printf(out, "InferencePool %s of %s", report.pool, report.group);
     } else {
         buf_printf(out, "no InferencePool %s", report.pool);
@@ -213,6 +215,9 @@ void pick_kube_status(const struct pick_admin *admin, struct json_out *json) {
     json_text(json, "server", str_of(report.server));
     json_text(json, "namespace", str_of(report.name_space));
     json_text(json, "pool", str_of(report.pool));
+    if (report.pods) {
+        json_text(json, "pods", str_of(report.pods));
+    }
     json_text(json, "group", str_of(report.group ? report.group : ""));
     json_bool(json, "synced", report.synced);
     json_u64(json, "updates", report.n_told);

@@ -81,11 +81,14 @@ struct pool_watch_options pick_pool_options(const struct pick_settings *settings
 }
 
 struct kube_source_options pick_cluster_options(const struct pick_settings *settings) {
-    return (struct kube_source_options){
-        .config = {.file = settings->kubeconfig, .context = settings->kube_context},
-        .name_space = settings->pool_namespace,
-        .pool = settings->pool_name,
-        .group = settings->pool_group};
+    return (struct kube_source_options){.config = {.file = settings->kubeconfig,
+                                                   .context = settings->kube_context,
+                                                   .folder = settings->service_account},
+                                        .name_space = settings->pool_namespace,
+                                        .pool = settings->pool_name,
+                                        .group = settings->pool_group,
+                                        .pods = settings->pod_selector,
+                                        .ports = settings->pod_ports};
 }
 
 /* ---- what does not go together --------------------------------------------------------------- */
@@ -137,6 +140,23 @@ static enum status check_group(const char *group, struct error *err) {
                      KUBE_KINDS[KUBE_POOL].group, KUBE_KINDS[KUBE_POOL_ALPHA].group);
 }
 
+/* Pods by their labels, in place of an InferencePool. */
+static enum status check_pods(const struct pick_settings *settings, struct error *err) {
+    struct kube_ports ports;
+    if (!settings->pod_selector != !settings->pod_ports) {
+        return error_set(err, ST_BAD_CONFIG, "--pod-selector and --pod-ports need each other");
+    }
+    if (settings->pod_selector && settings->pool_group) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "--pool-group is of an InferencePool: with --pod-selector there is none");
+    }
+    if (settings->leader_election && !settings->pool_name) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "--leader-election needs --pool-name, which its Lease is named after");
+    }
+    return settings->pod_ports ? kube_ports_parse(settings->pod_ports, &ports, err) : ST_OK;
+}
+
 /* Flags of a cluster, without one. */
 static enum status check_cluster(const struct options *given, const struct pick_settings *settings,
                                  struct error *err) {
@@ -146,10 +166,17 @@ static enum status check_cluster(const struct options *given, const struct pick_
                              rows[i].name);
         }
     }
-    if (settings->kube && !settings->pool_name) {
-        return error_set(err, ST_BAD_CONFIG, "--kube needs --pool-name, the InferencePool's name");
+    if (settings->kube && !settings->pool_name && !settings->pod_selector) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "--kube needs --pool-name, the InferencePool's name, or --pod-selector");
     }
-    enum status st = check_name("pool-name", settings->pool_name, err);
+    if (settings->kubeconfig && settings->service_account) {
+        return error_set(err, ST_BAD_CONFIG, "--kubeconfig and --service-account: one of them");
+    }
+    enum status st = check_pods(settings, err);
+    if (st == ST_OK) {
+        st = check_name("pool-name", settings->pool_name, err);
+    }
     if (st == ST_OK) {
         st = check_name("pool-namespace", settings->pool_namespace, err);
     }

@@ -163,8 +163,11 @@ static const struct {
     {"--tls-min-version VersionTLS12", IS_NOTED, "--tls-min-version=VersionTLS12"},
     {"--tls-min-version VersionTLS13", IS_REFUSED, "TLS 1.2 and 1.3 are spoken"},
     {"--tls-cipher-suites A,B", IS_REFUSED, "--tls-cipher-suites: can't be had"},
-    {"--endpoint-selector app=a", IS_REFUSED, "endpoints are those of an InferencePool"},
-    {"--endpoint-target-ports 1,2", IS_REFUSED, "endpoints are those of an InferencePool"},
+    {"--endpoint-selector app=a,b --endpoint-target-ports 1,2", BECOMES,
+     DEFAULTS " --pod-ports=1,2 --kube --pod-selector=app=a,b"},
+    {"--endpoint-target-ports 1,2", BECOMES, DEFAULTS " --pod-ports=1,2"},
+    {"--plugin-state-staleness-threshold 10m", IS_NOTED, "--plugin-state-staleness-threshold=10m"},
+    {"--fairness-id-metric-label-limit 5", IS_NOTED, "--fairness-id-metric-label-limit=5"},
 };
 enum { N_CASES = sizeof(CASES) / sizeof(CASES[0]) };
 

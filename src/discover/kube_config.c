@@ -61,7 +61,8 @@ static enum status read_pod(struct kube_config *config, const char *folder, stru
 enum status kube_config_load(const struct kube_config_ask *ask, struct kube_config **out,
                              struct error *err) {
     struct kube_config *config = calloc(1, sizeof(*config));
-    const char *files = ask->file ? ask->file : getenv("KUBECONFIG"); /* no thread sets it */
+    bool by_default = !ask->file && !ask->folder;
+    const char *files = by_default ? getenv("KUBECONFIG") : ask->file; /* no thread sets it */
     enum status status;
     if (!config) {
         return no_memory(err);

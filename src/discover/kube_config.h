@@ -15,7 +15,7 @@ struct kube_config;
 struct kube_config_ask {
     const char *file;    /* a kubeconfig; NULL: $KUBECONFIG names one, else the pod's */
     const char *context; /* of that file; NULL: its current one */
-    const char *folder;  /* of the service account; NULL: where pods have it */
+    const char *folder;  /* of the service account, whatever $KUBECONFIG says; NULL: that of pods */
 };
 
 /* Returns: ST_BAD_CONFIG with file and line, ST_IO, ST_NO_MEMORY; never with a secret in the

@@ -7,8 +7,10 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/num.h"
 #include "loop/clock.h"
 #include "loop/lock.h"
+#include "wire/kube_stream.h"
 
 static const uint64_t TOGETHER_NS = 5000000;
 /* After the word, as many times longer than it took. */
@@ -130,6 +132,25 @@ static void on_state(void *cookie, const struct kube_state *state) {
     }
 }
 
+/* ---- ports ----------------------------------------------------------------------------------- */
+
+enum status kube_ports_parse(const char *text, struct kube_ports *out, struct error *err) {
+    struct str rest = str_of(text);
+    out->n = 0;
+    while (rest.ptr) {
+        uint64_t port = 0;
+        struct str item = str_trim(str_cut(&rest, ','));
+        if (!num_parse_u64(item, &port) || port < 1 || port > UINT16_MAX ||
+            out->n == KUBE_MOST_PORTS) {
+            return error_set(err, ST_BAD_CONFIG,
+                             "expected 1 to %d ports of 1 to 65535, as 8000,8001, got \"%s\"",
+                             KUBE_MOST_PORTS, text);
+        }
+        out->items[out->n++] = (uint16_t)port;
+    }
+    return ST_OK;
+}
+
 /* ---- life ------------------------------------------------------------------------------------ */
 
 static enum status copy(const char *text, char **out, struct error *err) {
@@ -137,9 +158,14 @@ static enum status copy(const char *text, char **out, struct error *err) {
     return *out ? ST_OK : no_memory(err);
 }
 
+/* Of the pool in the store. */
+static const char *name_of(const struct kube_source *source) {
+    return source->options.pool ? source->options.pool : "pods";
+}
+
 static enum status copy_texts(struct kube_source *source, struct error *err) {
     const char *name_space = source->options.name_space;
-    size_t n = sizeof("metadata.name=") + strlen(source->options.pool);
+    size_t n = sizeof("metadata.name=") + strlen(name_of(source));
     name_space = name_space ? name_space : kube_config_namespace(source->config);
     enum status st = copy(name_space ? name_space : "default", &source->name_space, err);
     if (st == ST_OK) {
@@ -150,8 +176,39 @@ static enum status copy_texts(struct kube_source *source, struct error *err) {
         st = source->selector ? ST_OK : no_memory(err);
     }
     if (st == ST_OK) {
-        snprintf(source->selector, n, "metadata.name=%s", source->options.pool);
+        snprintf(source->selector, n, "metadata.name=%s", name_of(source));
     }
+    return st;
+}
+
+/* The store has an InferencePool in any case; one that nobody else knows takes all pods that it is
+ * told of. */
+static enum status put_pool(struct kube_source *source, struct error *err) {
+    struct arena *arena = arena_new(NULL, 0);
+    struct kube_ports ports;
+    struct doc *doc = NULL;
+    struct buf text;
+    enum status st = kube_ports_parse(source->options.ports, &ports, err);
+    buf_init(&text, arena, arena ? 512 : 0);
+    buf_printf(&text,
+               "{\"metadata\":{\"name\":\"%s\"},\"spec\":{\"selector\":{\"matchLabels\":{}},"
+               "\"targetPorts\":[",
+               name_of(source));
+    for (size_t i = 0; st == ST_OK && i < ports.n; i++) {
+        buf_printf(&text, "%s{\"number\":%u}", i > 0 ? "," : "", ports.items[i]);
+    }
+    buf_add_str(&text, STR("]}}"));
+    if (st == ST_OK) {
+        st = text.failed ? no_memory(err) : kube_object_parse(buf_str(&text), &doc, err);
+    }
+    if (st == ST_OK) {
+        struct doc_node root = doc_root(doc);
+        kube_store_begin(source->store, KUBE_POOL);
+        kube_store_put(source->store, KUBE_POOL, &root);
+        kube_store_end(source->store, KUBE_POOL, true);
+    }
+    doc_free(doc);
+    arena_free(arena);
     return st;
 }
 
@@ -163,13 +220,14 @@ static enum status make(struct kube_source *source, struct error *err) {
     if (st != ST_OK) {
         return st;
     }
-    struct kube_store_options store = {.name_space = source->name_space,
-                                       .pool = source->options.pool,
-                                       .group = source->options.group};
+    struct kube_store_options store = {
+        .name_space = source->name_space, .pool = name_of(source), .group = source->options.group};
     source->report.server = source->server;
     source->report.name_space = source->name_space;
-    source->report.pool = source->options.pool;
-    return kube_store_new(&store, &source->store, err);
+    source->report.pool = source->options.pool ? source->options.pool : "";
+    source->report.pods = source->options.pods;
+    st = kube_store_new(&store, &source->store, err);
+    return st == ST_OK && source->options.pods ? put_pool(source, err) : st;
 }
 
 enum status kube_source_new(const struct kube_source_options *options, struct kube_source **out,
@@ -210,6 +268,7 @@ static enum status begin(struct watched *watched, struct error *err) {
                      .version = info->version,
                      .name = info->resource,
                      .name_space = source->name_space},
+        .label_selector = watched->kind == KUBE_POD ? source->options.pods : NULL,
         .field_selector = kube_kind_is_pool(watched->kind) ? source->selector : NULL,
         .begin = on_begin,
         .object = on_object,
@@ -227,15 +286,22 @@ static enum status begin(struct watched *watched, struct error *err) {
     return st;
 }
 
+static bool is_asked_for(const struct kube_source_options *options, enum kube_kind kind) {
+    if (kube_kind_is_pool(kind)) {
+        return !options->pods &&
+               (!options->group || strcmp(options->group, KUBE_KINDS[kind].group) == 0);
+    }
+    return kind == KUBE_POD || options->pool;
+}
+
 enum status kube_source_start(struct kube_source *source, struct error *err) {
-    const char *group = source->options.group;
     enum status st = ST_OK;
-    for (int kind = 0; kind < N_KUBE_KINDS && st == ST_OK; kind++) {
-        if (group && kube_kind_is_pool((enum kube_kind)kind) &&
-            strcmp(group, KUBE_KINDS[kind].group) != 0) {
-            kube_store_give_up(source->store, (enum kube_kind)kind);
-        } else {
+    for (int i = 0; i < N_KUBE_KINDS && st == ST_OK; i++) {
+        enum kube_kind kind = (enum kube_kind)i;
+        if (is_asked_for(&source->options, kind)) {
             st = begin(&source->kinds[kind], err);
+        } else if (kind != KUBE_POOL || !source->options.pods) {
+            kube_store_give_up(source->store, kind);
         }
     }
     return st;

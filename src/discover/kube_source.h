@@ -15,6 +15,8 @@
 #include "discover/kube_watch.h"
 #include "loop/worker.h"
 
+enum { KUBE_MOST_PORTS = 8 };
+
 struct kube_source;
 
 struct kube_source_options {
@@ -22,6 +24,9 @@ struct kube_source_options {
     const char *name_space; /* NULL: the configuration's, else "default" */
     const char *pool;       /* the InferencePool's name */
     const char *group;      /* and its group; NULL: it is found out, the newer one first */
+    /* In place of an InferencePool: the pods that a label selector of the API takes, at these ports
+     * ("8000,8001"). `pool`, which may be NULL then, is the name that others refer to. */
+    const char *pods, *ports;
     /* What the store says is another now, from the time on at which it is all known; never from
      * within a call. */
     void (*changed)(void *cookie);
@@ -30,6 +35,15 @@ struct kube_source_options {
     void (*state)(void *cookie);
     void *cookie;
 };
+
+struct kube_ports {
+    uint16_t items[KUBE_MOST_PORTS];
+    size_t n;
+};
+
+/* "8000,8001". Returns: ST_BAD_CONFIG. */
+enum status kube_ports_parse(const char *text, struct kube_ports *out, struct error *err)
+    __attribute__((warn_unused_result));
 
 /* Reads the configuration; the texts must stay. Returns: as kube_config_load. Owns: *out until
  * kube_source_free. */
@@ -62,10 +76,12 @@ struct kube_source_kind {
 };
 
 struct kube_source_report {
-    const char *server, *name_space, *pool; /* as long as the source */
-    const char *group; /* of the InferencePool that is used; NULL: there is none */
-    bool synced;       /* once is always */
-    uint64_t n_told;   /* how often the pool was another */
+    const char *server, *name_space; /* as long as the source, as are these: */
+    const char *pool;                /* the name; "" where pods have none */
+    const char *pods;                /* their selector; NULL: an InferencePool has it */
+    const char *group;               /* of the InferencePool that is used; NULL: there is none */
+    bool synced;                     /* once is always */
+    uint64_t n_told;                 /* how often the pool was another */
     struct kube_source_kind kinds[N_KUBE_KINDS];
 };
 

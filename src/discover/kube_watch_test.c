@@ -333,9 +333,7 @@ static void check_silence(const struct kube_step *steps, size_t n_steps, const c
 static void a_watch_that_falls_silent(void **state) {
     static const struct kube_step steps[] = {
         {.body = LIST("10", "")},
-        {.asked = {"resourceVersion=10 "},
-         .body = EVENT("ADDED", "b", "11"),
-         .ending = KUBE_HOLDS},
+        {.asked = {"resourceVersion=10 "}, .body = EVENT("ADDED", "b", "11"), .ending = KUBE_HOLDS},
         {.asked = {"watch=1", "resourceVersion=11 "},
          .body = EVENT("ADDED", "c", "12"),
          .ending = KUBE_HOLDS},

@@ -191,6 +191,26 @@ def test_a_program_is_asked_again(cluster, namespace, start, tmp_path, version):
         assert "the API server denies objects" in picker.log_text()
 
 
+def test_in_a_pod(cluster, namespace, tmp_path, monkeypatch):
+    """The service account of a pod: where the API server is, and the namespace, are not said by any flag; its token is
+    another one after a while."""
+    with_pool(cluster, namespace)
+    first, second = reader(cluster, namespace), reader(cluster, namespace)
+    folder = first.folder()
+    with Relay(cluster.port) as relay:
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(relay.port))
+        monkeypatch.setenv("KUBECONFIG", "/none")
+        with KubePicker(tmp_path, ["--pool-name", "digits", "--service-account", folder]) as picker:
+            picker.wait_endpoints(["127.0.0.7:8000"])
+            write(folder, "token", second.token)
+            expel(cluster, first)
+            relay.cut()
+            cluster.add_pod(namespace, "two", LABELS, ("127.0.0.8",))
+            picker.wait_endpoints(["127.0.0.7:8000", "127.0.0.8:8000"])
+            assert first.token not in picker.log_text() and second.token not in picker.log_text()
+
+
 # ---- what is lost ----------------------------------------------------------------------------------
 
 def through(relay, cluster, file):
@@ -212,6 +232,18 @@ def test_connections_that_break(cluster, namespace, start):
             picker.wait_endpoints([f"127.0.0.{one}:8000" for one in range(7, number + 1)])
             picker.wait_for(lambda: picker.phase("Pod", "") == "watching", "a watch")
         assert picker.numbers()['sluice_pick_kube_lists_total{kind="Pod",group=""}'] == lists
+
+
+def test_a_machine_that_is_lost(cluster, namespace, start):
+    """Connections on which nothing comes any more, not even an end, are noticed: after half a minute."""
+    with_pool(cluster, namespace)
+    with Relay(cluster.port) as relay:
+        picker = start(namespace, through(relay, cluster, cluster.kubeconfig(cluster.admin_user)))
+        picker.wait_endpoints(["127.0.0.7:8000"])
+        picker.wait_for(lambda: picker.phase("Pod", "") == "watching", "a watch")
+        relay.lose()
+        cluster.add_pod(namespace, "two", LABELS, ("127.0.0.8",))
+        picker.wait_endpoints(["127.0.0.7:8000", "127.0.0.8:8000"])
 
 
 def test_what_was_compacted_is_listed(start_cluster, start):

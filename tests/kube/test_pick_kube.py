@@ -168,6 +168,68 @@ def test_flags_of_upstream(cluster, namespace, tmp_path):
             assert proxy.pick() == "127.0.0.7:8000"
 
 
+# ---- without an InferencePool ----------------------------------------------------------------------
+
+def only_pods(cluster, namespace):
+    """Who may read pods, and nothing else."""
+    account = cluster.service_account(namespace, rules=[
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}])
+    return account, ["--pool-namespace", namespace, "--kubeconfig", account.kubeconfig()]
+
+
+def add_labelled(cluster, namespace):
+    for number, labels in enumerate(({"app": "vllm", "tier": "a"}, {"app": "vllm", "tier": "b"},
+                                     {"app": "vllm", "tier": "c"}, {"app": "other", "tier": "a"})):
+        cluster.add_pod(namespace, f"pod{number}", labels, (f"127.0.0.{number + 7}",))
+
+
+def test_pods_by_their_labels(cluster, namespace, tmp_path):
+    """As the API server reads a selector. Nothing is asked for that may not be."""
+    add_labelled(cluster, namespace)
+    account, who = only_pods(cluster, namespace)
+    args = [*who, "--pod-selector", "app=vllm,tier in (a, b)", "--pod-ports", "8000, 8001"]
+    with KubePicker(tmp_path, args, ["--health", "127.0.0.1:0"]) as picker:
+        picker.wait_endpoints([f"127.0.0.{one}:{port}" for one in (7, 8) for port in (8000, 8001)])
+        assert picker.health() == SERVING
+        cluster.admin.patch("Pod", "pod0", {"metadata": {"labels": {"tier": "c"}}}, "v1", namespace)
+        cluster.admin.patch("Pod", "pod2", {"metadata": {"labels": {"tier": "b"}}}, "v1", namespace)
+        picker.wait_endpoints([f"127.0.0.{one}:{port}" for one in (8, 9) for port in (8000, 8001)])
+        wait_status(picker, "mistral", 0)
+        with urllib.request.urlopen(f"http://{picker.metrics_address}/debug/state") as answer:
+            assert f"namespace {namespace}: pods with app=vllm,tier in (a, b)" in answer.read().decode()
+    assert {one[:3] for one in cluster.requests_of(account)} == {("list", "", "pods"), ("watch", "", "pods")}
+
+
+def test_pods_by_their_labels_as_upstream_says_it(cluster, namespace, tmp_path):
+    add_labelled(cluster, namespace)
+    _, who = only_pods(cluster, namespace)
+    args = [*who, "--endpoint-target-ports", "8000", "--secure-serving=false"]
+    with KubePicker(tmp_path, args, flag="--endpoint-selector=app=vllm") as picker:
+        picker.wait_endpoints([f"127.0.0.{one}:8000" for one in (7, 8, 9)])
+
+
+def test_pods_by_their_labels_with_models(cluster, namespace, tmp_path):
+    """A name beside it is that which models refer to; there need be no such pool."""
+    add_labelled(cluster, namespace)
+    cluster.admin.apply(kube_picker.model(namespace, "llama"))
+    args = ["--pool-name", "digits", "--pod-selector", "app=vllm", "--pod-ports", "8000",
+            "--kubeconfig", cluster.kubeconfig(cluster.admin_user, namespace)]
+    with KubePicker(tmp_path, args) as picker:
+        wait_status(picker, "llama", 0)
+        wait_status(picker, "mistral", 404)
+
+
+def test_a_selector_that_is_none(cluster, namespace, tmp_path):
+    """The API server says why."""
+    _, who = only_pods(cluster, namespace)
+    args = [*who, "--pod-selector", "app in (", "--pod-ports", "8000"]
+    done = run("pick", "--kube", *args, "--check")
+    assert done.returncode == 1 and "400" in done.stderr and "app in (" in done.stderr, done.stderr
+    with KubePicker(tmp_path, args, ["--health", "127.0.0.1:0"]) as picker:
+        picker.wait_for(lambda: picker.phase("Pod", "") == "failing", "a refusal")
+        assert picker.health() == NOT_SERVING and "400" in picker.log_text()
+
+
 @pytest.mark.parametrize("key", ["llm-d.ai/engine-type", "inference.networking.k8s.io/engine-type"])
 def test_a_label_says_which_server_it_is(cluster, namespace, start, key):
     """Without a word about loads in the configuration: the label says by which names they are asked for."""
