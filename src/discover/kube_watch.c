@@ -8,14 +8,8 @@
 #include "discover/kube_watch_state.h"
 #include "loop/clock.h"
 
-enum {
-    PAGE = 500,
-    OBJECT_BYTES = 4 << 20,
-    PAGE_BYTES = 32 << 20,
-    WATCH_S = 300,
-    MOST_TURNS = 5,
-    GOOD = 200
-};
+enum { PAGE = 500, OBJECT_BYTES = 4 << 20, PAGE_BYTES = 32 << 20, WATCH_S = 300 };
+enum { MOST_TURNS = 5, GOOD = 200 };
 static const uint64_t NS_PER_S = 1000000000;
 static const uint64_t LIST_TIMEOUT_NS = 60000000000;
 static const uint64_t SLACK_NS = 30000000000; /* to the server's own end of a watch */
