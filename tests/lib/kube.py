@@ -241,14 +241,20 @@ class Cluster:
     # ---- objects -------------------------------------------------------------------------------
 
     def install(self, wanted):
-        """Definitions of kinds of object, until the server serves them."""
+        """Definitions of kinds of object, until the server serves them, and says so."""
         for one in wanted:
             self.admin.apply(one)
         for one in wanted:
             spec = one["spec"]
-            path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}?limit=1"
+            root, plural = f"/apis/{spec['group']}/{spec['versions'][0]['name']}", spec["names"]["plural"]
+            path = f"{root}/{plural}?limit=1"
             self.api.wait_until(lambda where=path: self.admin.ask("GET", where)[0] == 200, path)
+            self.api.wait_until(lambda where=root, name=plural: self.lists(where, name), f"{plural} in {root}")
         self.admin.forget_kinds()
+
+    def lists(self, root, plural):
+        status, answer = self.admin.ask("GET", root)
+        return status == 200 and any(one["name"] == plural for one in answer["resources"])
 
     def remove(self, wanted):
         """The server serves them no longer, and their objects are gone."""
