@@ -98,10 +98,12 @@ static enum status open_http(struct serve_listeners *self, struct repository *re
 
 /* ---- shared memory --------------------------------------------------------------------------- */
 
-static struct shared *open_shared(const struct serve_settings *settings) {
+static struct shared *open_shared(struct serve_listeners *self,
+                                  const struct serve_settings *settings) {
     struct shared_options options = {.allowed = settings->allow_client_shm,
                                      .prefixes = settings->client_shm_prefixes.items,
-                                     .n_prefixes = settings->client_shm_prefixes.n};
+                                     .n_prefixes = settings->client_shm_prefixes.n,
+                                     .budget = &self->budget};
     return shared_new(&options);
 }
 
@@ -209,7 +211,7 @@ enum status serve_listeners_open(struct serve_listeners *self,
         self->n_addresses = 0;
         return no_memory(err);
     }
-    self->shared = open_shared(settings);
+    self->shared = open_shared(self, settings);
     if (!self->shared) {
         return no_memory(err);
     }

@@ -133,6 +133,7 @@ void grpc_infer_cancel(struct grpc_infer *infer) {
 }
 
 void grpc_infer_end(struct grpc_infer *infer) {
+    shared_leave(&infer->memory);
     trace_mark(infer->trace, TRACE_GRPC_SEND_END);
     trace_end(&infer->trace);
 }

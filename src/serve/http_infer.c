@@ -243,6 +243,7 @@ static void on_end(struct http_exchange *exchange) {
         model_version_unref(infer->version);
     }
     if (infer) {
+        shared_leave(&infer->memory);
         trace_mark(infer->trace, TRACE_HTTP_SEND_END);
         trace_end(&infer->trace);
     }

@@ -32,6 +32,10 @@ struct shared *shared_new(const struct shared_options *options) {
     return shared;
 }
 
+struct net_budget *shared_budget(const struct shared *shared) {
+    return shared->options.budget;
+}
+
 /* ---- a region -------------------------------------------------------------------------------- */
 
 void shared_region_unref(struct shared_region *region) {

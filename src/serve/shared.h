@@ -13,6 +13,7 @@
 
 #include <stdbool.h>
 
+#include "net/budget.h"
 #include "tensor/infer.h"
 #include "wire/v2_memory.h"
 
@@ -20,6 +21,7 @@ struct shared_options {
     bool allowed;                /* false: no region can be registered */
     const char *const *prefixes; /* keys begin with one of these, a leading '/' aside; none: with */
     size_t n_prefixes;           /* anything */
+    struct net_budget *budget;   /* inputs count as bodies that came over a connection do */
 };
 
 struct shared;
@@ -48,11 +50,14 @@ enum status shared_visit(struct shared *shared, struct str name,
 struct shared_use {
     struct shared_region **regions; /* one per wanted output; NULL: it is in none */
     size_t n;
+    struct net_budget *budget; /* of which it has `n_bytes` */
+    uint64_t n_bytes;
 };
 
 /* Copies the inputs that are in regions into the request's arena, and holds the regions of its
  * outputs. Between decoding and infer_check. Returns: ST_NOT_FOUND, ST_BAD_SHAPE for what is not
- * within its region or no longer within the object, ST_NO_MEMORY; nothing is held then. */
+ * within its region or no longer within the object, ST_NO_MEMORY, ST_OVERLOADED when bodies have no more memory; no
+ * region is held then. */
 enum status shared_begin(struct shared *shared, struct infer_request *request,
                          struct shared_use *use, struct error *err)
     __attribute__((warn_unused_result));
@@ -61,5 +66,7 @@ enum status shared_begin(struct shared *shared, struct infer_request *request,
  * (ST_BAD_OUTPUT). With an answer that is an error it only lets go. Idempotent. */
 void shared_end(struct shared_use *use, const struct infer_request *request,
                 struct infer_response *response);
+/* The memory of the inputs goes now. Once for each request that may have begun. */
+void shared_leave(struct shared_use *use);
 
 #endif

@@ -16,6 +16,7 @@ struct shared_region {
 
 /* Returns: NULL where there is none; otherwise with a reference. */
 struct shared_region *shared_region_find(struct shared *shared, struct str name);
+struct net_budget *shared_budget(const struct shared *shared);
 /* NULL is allowed. */
 void shared_region_unref(struct shared_region *region);
 

@@ -53,32 +53,66 @@ static bool read_all(const struct shared_region *region, uint64_t offset, char *
     return true;
 }
 
-static enum status read_input(struct shared *shared, struct infer_request *request,
-                              struct infer_input *input, struct error *err) {
+/* A few bytes of a request name any number of an object's: they count as if they had been sent. */
+static enum status take_memory(struct shared *shared, struct shared_use *use, uint64_t n,
+                               struct error *err) {
+    use->budget = shared_budget(shared);
+    if (!net_budget_take(use->budget, n)) {
+        return error_set(err, ST_OVERLOADED,
+                         "tensors in shared memory count as bodies in flight, which fill the %llu "
+                         "bytes that they may take (--body-memory)",
+                         (unsigned long long)use->budget->body_memory_bytes);
+    }
+    use->n_bytes += n;
+    metric_add(METRIC_BODY_BYTES_IN_FLIGHT, (int64_t)n);
+    return ST_OK;
+}
+
+void shared_leave(struct shared_use *use) {
+    if (use->n_bytes > 0) {
+        net_budget_give(use->budget, use->n_bytes);
+        metric_add(METRIC_BODY_BYTES_IN_FLIGHT, -(int64_t)use->n_bytes);
+        use->n_bytes = 0;
+    }
+}
+
+/* The part of the region that is the input's. */
+static enum status read_region(const struct shared_region *region, struct arena *arena,
+                               struct infer_input *input, struct error *err) {
     struct tensor *tensor = &input->tensor;
+    size_t n = (size_t)input->region.n_bytes;
+    struct piece *piece = arena_alloc(arena, sizeof(*piece));
+    char *data = n > 0 ? arena_alloc_aligned(arena, n, ALIGNMENT) : NULL;
+    if (!piece || (n > 0 && !data)) {
+        return error_set(err, ST_NO_MEMORY, "out of memory for a tensor in shared memory");
+    }
+    if (!read_all(region, input->region.offset, data, n)) {
+        char name[TENSOR_NAME_TEXT_BYTES];
+        return error_set(err, ST_BAD_SHAPE,
+                         "input %s: the shared memory object is shorter than it was when its "
+                         "region was registered",
+                         tensor_name_print(tensor->name, name));
+    }
+    *piece = (struct piece){data, n};
+    tensor->pieces = piece;
+    tensor->n_pieces = n > 0 ? 1 : 0;
+    tensor->n_bytes = n;
+    metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)n);
+    return ST_OK;
+}
+
+static enum status read_input(struct shared *shared, struct infer_request *request,
+                              struct infer_input *input, struct shared_use *use,
+                              struct error *err) {
     struct shared_region *region;
-    enum status st = find(shared, "input", tensor->name, &input->region, &region, err);
+    enum status st = find(shared, "input", input->tensor.name, &input->region, &region, err);
     if (st != ST_OK) {
         return st;
     }
     assert(region);
-    size_t n = (size_t)input->region.n_bytes;
-    struct piece *piece = arena_alloc(request->arena, sizeof(*piece));
-    char *data = n > 0 ? arena_alloc_aligned(request->arena, n, ALIGNMENT) : NULL;
-    char name[TENSOR_NAME_TEXT_BYTES];
-    if (!piece || (n > 0 && !data)) {
-        st = error_set(err, ST_NO_MEMORY, "out of memory for a tensor in shared memory");
-    } else if (!read_all(region, input->region.offset, data, n)) {
-        st = error_set(err, ST_BAD_SHAPE,
-                       "input %s: the shared memory object is shorter than it was when its region "
-                       "was registered",
-                       tensor_name_print(tensor->name, name));
-    } else {
-        *piece = (struct piece){data, n};
-        tensor->pieces = piece;
-        tensor->n_pieces = n > 0 ? 1 : 0;
-        tensor->n_bytes = n;
-        metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)n);
+    st = take_memory(shared, use, input->region.n_bytes, err);
+    if (st == ST_OK) {
+        st = read_region(region, request->arena, input, err);
     }
     shared_region_unref(region);
     return st;
@@ -119,7 +153,7 @@ enum status shared_begin(struct shared *shared, struct infer_request *request,
     enum status st = hold_outputs(shared, request, use, err);
     for (size_t i = 0; st == ST_OK && i < request->n_inputs; i++) {
         if (request->inputs[i].region.name.ptr) {
-            st = read_input(shared, request, &request->inputs[i], err);
+            st = read_input(shared, request, &request->inputs[i], use, err);
         }
     }
     if (st != ST_OK) {
@@ -187,5 +221,6 @@ void shared_end(struct shared_use *use, const struct infer_request *request,
         }
         shared_region_unref(region);
     }
-    *use = (struct shared_use){NULL, 0};
+    use->regions = NULL;
+    use->n = 0;
 }

@@ -376,6 +376,37 @@ def test_unregistered_while_it_is_used(live, client, kind, module, make):
     assert answers and shm.get_contents_as_numpy(handle, numpy.float32, [1])[0] == 42
 
 
+def test_inputs_count_as_bodies(start_server, repositories, make, module, kind):
+    """A few bytes that name many: they have no more memory than bodies that are sent."""
+    started = start_server("--model-repository", repositories("default"), "--allow-client-shm", "true",
+                           "--body-memory", "1MiB", "--request-memory", "2MiB", grpc=("127.0.0.1:0",))
+    address = started.address if kind == "http" else started.grpc_address
+    _, key = make(4 << 20)
+    array = numpy.zeros(150000, numpy.float32)
+
+    def ask(client, n_bytes, model="id_fp32"):
+        return client.infer(model, [read_from(module, array, "FP32", "r", n_bytes)],
+                            outputs=[write_to(module, "r", 600000)])
+    with module.InferenceServerClient(address) as client, module.InferenceServerClient(address) as other:
+        client.register_system_shared_memory("r", key, 4 << 20)
+        for n_bytes in ((1 << 20) + 1, 4 << 20):
+            with pytest.raises(InferenceServerException, match="--body-memory") as caught:
+                ask(client, n_bytes)
+            status_is(kind, caught, 503, "RESOURCE_EXHAUSTED")
+        thread = threading.Thread(target=ask, args=(other, 600000, "id_slow"))
+        thread.start()
+        metrics.wait_until(started.address, lambda numbers: numbers["sluice_running_requests"] == 1, "it runs")
+        assert metrics.read(started.address)["sluice_body_bytes_in_flight"] >= 600000
+        with pytest.raises(InferenceServerException, match="--body-memory"):
+            ask(client, 600000)
+        thread.join()
+        for _ in range(10):
+            metrics.wait_until(started.address, lambda numbers: numbers["sluice_body_bytes_in_flight"] == 0,
+                               "given back")
+            ask(client, 600000)
+    started.wait_at_rest()
+
+
 def test_the_metadata_has_the_extension(live):
     with http.InferenceServerClient(live.address) as client:
         assert "system_shared_memory" in client.get_server_metadata()["extensions"]
