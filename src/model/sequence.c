@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/metric.h"
 #include "model/instance.h"
 #include "model/version.h"
 
@@ -174,6 +175,7 @@ static void give_place(struct sequences *all, struct sequence *sequence, uint64_
 
 static void sequence_free(struct sequences *all, struct sequence *sequence) {
     all->n_all--;
+    metric_add(METRIC_SEQUENCES, -1);
     free(sequence);
 }
 
@@ -270,6 +272,7 @@ static struct sequence *sequence_new(struct sequences *all, const struct sequenc
         return NULL;
     }
     all->n_all++;
+    metric_add(METRIC_SEQUENCES, 1);
     struct lane *lane = lane_with_room(all);
     if (lane) {
         take_place(all, lane, sequence);

@@ -65,6 +65,7 @@ static void end(struct rig *rig) {
     rig_close(rig);
     clock_drive_ns(0);
     assert_int_equal(metric_read(METRIC_OUTPUTS_HELD), 0);
+    assert_int_equal(metric_read(METRIC_SEQUENCES), 0);
 }
 
 static void shut(struct rig *rig) {
@@ -203,6 +204,41 @@ static void the_next_waits_for_the_answer(void **state) {
     rig_run(&rig, send_behind_one_that_is_kept, 3);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(atomic_load(&rig.model->order[i]), order[i]);
+        assert_int_equal(rig.calls[i].error.status, ST_OK);
+    }
+    end(&rig);
+}
+
+static void answer_the_kept_last(struct sluice_model *model, const sluice_request *request) {
+    const float *x = request->inputs[0].pieces[0].data;
+    keep_the_first(model, request);
+    if ((int)x[0] == 3) {
+        rig_echo(model, model->kept);
+    }
+}
+
+static void send_beside_one_that_is_kept(struct rig *rig) {
+    rig->model->act = answer_the_kept_last;
+    put(rig, 0, 1, FIRST);
+    rig_await_started(rig, 1);
+    put(rig, 1, 2, FIRST);
+    put(rig, 2, 2, 0);
+    put(rig, 3, 2, LAST);
+    put(rig, 4, 1, LAST);
+}
+
+/* A sequence goes on although its answers wait for those before them. */
+static void answers_leave_in_order(void **state) {
+    static struct rig rig;
+    (void)state;
+    static const int order[] = {0, 1, 2, 3, 4};
+    struct model_config config = oldest;
+    config.preserve_ordering = true;
+    start(&rig, &config, 0);
+    rig_run(&rig, send_beside_one_that_is_kept, 5);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(atomic_load(&rig.model->order[i]), order[i]);
+        assert_int_equal(rig.calls[i].turn, order[i]);
         assert_int_equal(rig.calls[i].error.status, ST_OK);
     }
     end(&rig);
@@ -548,6 +584,7 @@ int main(void) {
         cmocka_unit_test(one_of_each_at_a_time),
         cmocka_unit_test(a_row_without_a_request_is_filled),
         cmocka_unit_test(the_next_waits_for_the_answer),
+        cmocka_unit_test(answers_leave_in_order),
         cmocka_unit_test(the_oldest_go_first_in_preferred_sizes),
         cmocka_unit_test(a_share_of_the_rows_is_waited_for),
         cmocka_unit_test(but_no_longer_than_the_delay),

@@ -203,7 +203,9 @@ def test_a_hundred_thousand_sequences(begin):
                     assert connection.more()
                 assert connection.pending.count(b"HTTP/1.1 503 ") == AT_ONCE
                 connection.pending = b""
-        grown = metrics.read(server.address)["sluice_resident_memory_bytes"] - before
+        numbers = metrics.read(server.address)
+        assert numbers["sluice_sequences"] == 4
+        grown = numbers["sluice_resident_memory_bytes"] - before
         assert grown < 16 << 20 or is_sanitized()  # which keeps what is freed
         assert client.add("place_one", 1, 6, end=True)["SUM"] == 11
         assert sorted(later.result()["SUM"] for later in waiting) == [0, 1, 2]
@@ -224,6 +226,7 @@ def test_a_reload_ends_sequences(begin):
         client.client.unload_model("direct")
         with pytest.raises(InferenceServerException, match="404"):
             client.add("direct", 1, 6)
+        metrics.wait_until(server.address, lambda numbers: numbers["sluice_sequences"] == 0, "no sequence is left")
         client.client.load_model("direct")
         with pytest.raises(InferenceServerException, match="not open"):
             client.add("direct", 1, 6)
