@@ -147,6 +147,7 @@ static enum status open_watchdog(struct process *process, struct error *err) {
 
 enum status process_begin(struct process *process, uint64_t n_workers, struct error *err) {
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error, as on a full disk */
     descriptors_raise();
     service_manager_find(&process->manager);
     enum status st = start_workers(&process->threads, n_workers, err);

@@ -68,6 +68,16 @@ static bool write_array(int fd, char before, struct str objects, off_t at) {
            write_all(fd, str_make(&before, 1), at);
 }
 
+/* What a write that failed has left, on a full disk for one, goes: the bracket is back where it
+ * was. */
+static void take_back(const struct trace_file *file) {
+    bool bracket = file->end == 0 || write_all(file->fd, STR("]\n"), file->end);
+    if (!bracket || ftruncate(file->fd, file->end > 0 ? file->end + 2 : 0) != 0) {
+        log_event(LOG_WARNING, "a file of traces is torn", LOG_TEXT_OF("file", file->path),
+                  LOG_TEXT_OF("reason", strerror(errno)));
+    }
+}
+
 void trace_file_append(struct trace_file *file, struct str objects, uint64_t n) {
     if (file->fd < 0) {
         file->fd = open_file(file->path);
@@ -78,6 +88,8 @@ void trace_file_append(struct trace_file *file, struct str objects, uint64_t n) 
     say(file, written, errno, n);
     if (written) {
         file->end += 1 + (off_t)objects.len;
+    } else if (file->fd >= 0) {
+        take_back(file);
     }
 }
 
@@ -96,6 +108,9 @@ void trace_file_add(struct trace_file *file, struct str objects, uint64_t n) {
     if (written && rename(part, path) != 0) {
         written = false;
         error = errno;
+    }
+    if (fd >= 0 && !written) {
+        (void)unlink(part);
     }
     say(file, written, error, n);
     file->next_index += written;

@@ -2,12 +2,14 @@
 #include "serve/trace_file.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -90,6 +92,46 @@ static void not_written(void **state) {
     assert_int_equal(metric_read(METRIC_TRACES_FAILED), failed + 2);
 }
 
+/* Returns: what it was. */
+static rlim_t limit_files(rlim_t n_bytes) {
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = n_bytes;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    return before;
+}
+
+/* As on a full disk, where a part of it may still be written: what was there stays an array. */
+static void written_in_part(void **state) {
+    static const char large[] = "{\"id\":2222222222222222}";
+    struct trace_file file;
+    char path[PATH_BYTES], part[PATH_BYTES];
+    (void)state;
+    int64_t failed = metric_read(METRIC_TRACES_FAILED);
+    signal(SIGXFSZ, SIG_IGN);
+    trace_file_init(&file, path_of("p", path));
+    rlim_t before = limit_files(8);
+    trace_file_append(&file, str_of(large), 1);
+    limit_files(before);
+    assert_int_equal(link(path, path_of("empty", part)), 0);
+    expect("empty", "");
+    trace_file_append(&file, STR("{\"id\":1}"), 1);
+    limit_files(20);
+    trace_file_append(&file, str_of(large), 1);
+    trace_file_add(&file, str_of(large), 1);
+    limit_files(before);
+    assert_int_equal(metric_read(METRIC_TRACES_FAILED), failed + 3);
+    assert_int_equal(link(path, path_of("before", part)), 0);
+    expect("before", "[{\"id\":1}]\n");
+    assert_int_not_equal(access(path_of("p.part", part), F_OK), 0);
+    trace_file_append(&file, STR("{\"id\":3}"), 1);
+    trace_file_add(&file, STR("{}"), 1);
+    trace_file_close(&file);
+    expect("p", "[{\"id\":1},{\"id\":3}]\n");
+    expect("p.0", "[{}]\n");
+}
+
 static int end(void **state) {
     (void)state;
     return rmdir(folder);
@@ -100,6 +142,7 @@ int main(void) {
         cmocka_unit_test(behind_each_other),
         cmocka_unit_test(numbered),
         cmocka_unit_test(not_written),
+        cmocka_unit_test(written_in_part),
     };
     return cmocka_run_group_tests_name("serve/trace_file", tests, begin, end);
 }

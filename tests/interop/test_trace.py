@@ -4,6 +4,7 @@ import asyncio
 import http.client
 import json
 import pathlib
+import resource
 import threading
 
 import numpy
@@ -270,6 +271,29 @@ def test_what_cannot_be_written(start, tmp_path):
     live.infer()
     live.wait_count(1)
     assert sorted(live.traces()) == [4]
+
+
+def limit_files(server, n_bytes):
+    """How long files may get that it writes. Returns: how long they might."""
+    soft, hard = resource.prlimit(server.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (n_bytes, hard))
+    return soft
+
+
+def test_a_file_that_can_get_no_longer(start):
+    """As on a full disk: what was written stays whole, the rest is counted, and goes on when there is room."""
+    live = start("level=TIMESTAMPS", "level=TENSORS", "rate=1")
+    live.server.expect_error("cannot write traces")
+    large = numpy.arange(5000, dtype="<f4")
+    before = limit_files(live.server, 100000)
+    live.infer(n=3, array=large)
+    live.wait_count(2, "failed")
+    assert live.count() == 1 and sorted(live.traces()) == [1]
+    assert live.server.log_text().count("cannot write traces") == 1
+    limit_files(live.server, before)
+    live.infer(array=large)
+    live.wait_count(2)
+    assert sorted(live.traces()) == [1, 4]
 
 
 # ---- settings ------------------------------------------------------------------------------------
