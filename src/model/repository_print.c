@@ -86,6 +86,36 @@ static void print_queue(const struct model_config *config, struct buf *out) {
     }
 }
 
+static const char *told(enum model_control_kind kind) {
+    switch (kind) {
+    case CONTROL_START:
+        return "whether a request begins its sequence";
+    case CONTROL_READY:
+        return "whether there is a request";
+    case CONTROL_END:
+        return "whether a request ends its sequence";
+    case CONTROL_CORRID:
+        break;
+    }
+    return "the sequence's identifier";
+}
+
+static void print_sequences(const struct model_version *version, struct buf *out) {
+    const struct model_sequences *config = &version->config.sequences;
+    if (config->strategy == SEQUENCES_NONE) {
+        return;
+    }
+    buf_printf(out,
+               "  sequences  %s: %zu at once at each instance, over after %" PRIu64 " us of rest\n",
+               config->strategy == SEQUENCES_DIRECT ? "direct" : "oldest",
+               version->scheduler.sequences->n_places, config->idle_us);
+    for (size_t i = 0; i < config->n_controls; i++) {
+        const struct model_control *control = &config->controls[i];
+        buf_printf(out, "  %-10s %.*s  %s, %s\n", i == 0 ? "controls" : "", STR_ARG(control->name),
+                   datatype_name(control->datatype), told(control->kind));
+    }
+}
+
 static void print_version(const struct model_version *version, struct buf *out) {
     const struct model_spec *spec = &version->plan.spec;
     const struct model_config *config = &version->config;
@@ -99,6 +129,10 @@ static void print_version(const struct model_version *version, struct buf *out) 
                   out);
     print_batching(config, out);
     print_queue(config, out);
+    print_sequences(version, out);
+    if (config->decoupled) {
+        buf_printf(out, "  answers    any number to a request (decoupled)\n");
+    }
     print_instances(version, out);
 }
 

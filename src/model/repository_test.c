@@ -294,6 +294,9 @@ static void what_it_resolved_to_can_be_read(void **state) {
         "  queue      up to 7 requests wait\n",
         "  instances  2 with ",
         " each, on threads of their own\n",
+        "told  ready  ",
+        "  sequences  oldest: 9 at once at each instance, over after 1000000 us of rest\n",
+        "  answers    any number to a request (decoupled)\n",
         "\nx  FAILED  ",
         "  error      version 1: burnt\n",
     };
@@ -307,6 +310,10 @@ static void what_it_resolved_to_can_be_read(void **state) {
         "output { name: \"y\" label_filename: \"l.txt\" } instance_group { count: 2 }"
         "dynamic_batching { preferred_batch_size: [ 2, 4 ] max_queue_delay_microseconds: 100"
         " default_queue_policy { max_queue_size: 7 } }");
+    add(&served, "r/told/1/model.fake", "");
+    add(&served, "r/told/config.pbtxt",
+        "max_batch_size: 4 model_transaction_policy { decoupled: true }"
+        "sequence_batching { oldest { max_candidate_sequences: 9 } }");
     make(&served, true);
     assert_int_equal(repository_load(served.repository, &served.err), ST_BAD_MODEL);
     buf_init(&out, arena, 0);

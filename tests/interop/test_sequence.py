@@ -11,6 +11,7 @@ from tritonclient.utils import InferenceServerException
 
 from lib import http1, metrics, sequences
 from lib.sequences import Client, adder
+from lib.server import run
 
 OLDEST = "oldest { max_candidate_sequences: 4 }"
 MODELS = {
@@ -53,6 +54,16 @@ def client(request, running):
 
 def identifier(model, number):
     return f"number {number}" if model in TEXT else number
+
+
+def test_check_says_what_there_is(folders):
+    done = run("serve", "--check", "--model-repository", folders[0], "--backend-dir", folders[1])
+    assert done.returncode == 0
+    for line in ("sequences  direct: 4 at once at each instance, over after 60000000 us of rest",
+                 "sequences  oldest: 4 at once at each instance", "sequences  direct: 1 at once",
+                 "START  INT32, whether a request begins its sequence", "READY  BOOL, whether there is a request",
+                 "CORRID  BYTES, the sequence's identifier"):
+        assert line in done.stdout
 
 
 # ---- sums ----------------------------------------------------------------------------------------
