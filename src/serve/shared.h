@@ -56,8 +56,8 @@ struct shared_use {
 
 /* Copies the inputs that are in regions into the request's arena, and holds the regions of its
  * outputs. Between decoding and infer_check. Returns: ST_NOT_FOUND, ST_BAD_SHAPE for what is not
- * within its region or no longer within the object, ST_NO_MEMORY, ST_OVERLOADED when bodies have no more memory; no
- * region is held then. */
+ * within its region or no longer within the object, ST_NO_MEMORY, ST_OVERLOADED when bodies have no
+ * more memory; no region is held then. */
 enum status shared_begin(struct shared *shared, struct infer_request *request,
                          struct shared_use *use, struct error *err)
     __attribute__((warn_unused_result));
