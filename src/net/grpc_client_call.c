@@ -293,7 +293,8 @@ void grpc_client_send(struct grpc_client_call *call, const struct piece *pieces,
                       void (*release)(void *cookie), void *cookie) {
     struct grpc_client_stream *stream = of_call(call);
     /* A unary call's one message lives with the call; of others there may be any number. */
-    struct grpc_queue_options options = {.arena = stream->streams ? NULL : call->arena};
+    struct grpc_queue_options options = {.arena = stream->streams ? NULL : call->arena,
+                                         .blocks = &stream->core->blocks};
     struct error err;
     bool wanted = stream->state < GRPC_CLIENT_DECIDED && !stream->remote_ended;
     assert(!stream->half_closed);

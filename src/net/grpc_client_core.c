@@ -52,6 +52,7 @@ static enum status make_option(struct grpc_client_core *core, struct error *err)
 enum status grpc_client_core_init(struct grpc_client_core *core, struct error *err) {
     fill_in(&core->limits);
     core->budget.body_memory_bytes = UINT64_MAX;
+    core->blocks.most_bytes = H2_MEM_MOST_BYTES;
     body_pool_init(&core->pool, MOST_POOLED_BYTES);
     core->means = (struct grpc_receiver_means){.arenas = core->arenas,
                                                .pool = &core->pool,
@@ -76,6 +77,7 @@ void grpc_client_core_fini(struct grpc_client_core *core) {
     deadlines_fini(&core->deadlines);
     body_pool_fini(&core->pool);
     free(core->spare);
+    small_blocks_fini(&core->blocks);
     *core = (struct grpc_client_core){0};
 }
 

@@ -38,7 +38,9 @@ static int submit_settings(const struct grpc_client_session *session) {
 enum status grpc_client_session_open(struct grpc_client_core *core,
                                      struct grpc_client_session *session, struct error *err) {
     session->core = core;
-    int code = nghttp2_session_client_new2(&session->h2, core->callbacks, session, core->option);
+    nghttp2_mem mem = h2_mem_of(&core->blocks);
+    int code =
+        nghttp2_session_client_new3(&session->h2, core->callbacks, session, core->option, &mem);
     if (code == 0) {
         code = submit_settings(session);
     }

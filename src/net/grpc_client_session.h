@@ -18,6 +18,7 @@
 #include "net/grpc_fields.h"
 #include "net/grpc_output.h"
 #include "net/grpc_receiver.h"
+#include "net/h2_mem.h"
 
 struct grpc_client_session;
 struct grpc_client_stream;
@@ -38,6 +39,7 @@ struct grpc_client_core {
     struct grpc_receiver_means means;
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *option;
+    struct small_blocks blocks; /* nghttp2's, and of what is queued */
     struct deadlines deadlines;
     struct grpc_client_list waiting;  /* calls for a connection */
     struct grpc_client_stream *ended; /* to be looked at by the next sweep */

@@ -48,6 +48,7 @@ enum status grpc_core_init(struct grpc_core *core, const struct grpc_server_opti
                            struct worker *worker, struct error *err) {
     core->options = options;
     core->worker = worker;
+    core->blocks.most_bytes = H2_MEM_MOST_BYTES;
     core->means =
         (struct grpc_receiver_means){.arenas = worker_arenas(worker),
                                      .pool = core->pool,
@@ -78,6 +79,7 @@ void grpc_core_fini(struct grpc_core *core) {
     deadlines_fini(&core->deadlines);
     free(core->routes);
     free(core->spare);
+    small_blocks_fini(&core->blocks);
     *core = (struct grpc_core){0};
 }
 

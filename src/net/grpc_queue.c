@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/small_blocks.h"
 #include "wire/deflate.h"
 
 enum { COMPRESS_FROM_BYTES = 1024 }; /* smaller messages do not get smaller */
@@ -44,15 +45,16 @@ static bool compress_copy(const struct grpc_queue_options *options, const struct
 /* ---- one message ----------------------------------------------------------------------------- */
 
 /* With arena, it lives as long as that. */
-static struct grpc_outgoing *outgoing_new(struct arena *arena, size_t n_pieces) {
+static struct grpc_outgoing *outgoing_new(const struct grpc_queue_options *options,
+                                          size_t n_pieces) {
     size_t n_bytes = sizeof(struct grpc_outgoing) + (n_pieces + 1) * sizeof(struct piece);
-    struct grpc_outgoing *outgoing = arena ? arena_alloc(arena, n_bytes) : NULL;
-    bool on_heap = !outgoing;
-    if (on_heap) {
-        outgoing = malloc(n_bytes);
+    struct grpc_outgoing *outgoing = options->arena ? arena_alloc(options->arena, n_bytes) : NULL;
+    struct small_blocks *blocks = outgoing ? NULL : options->blocks;
+    if (blocks) {
+        outgoing = small_blocks_malloc(blocks, n_bytes);
     }
     if (outgoing) {
-        *outgoing = (struct grpc_outgoing){.on_heap = on_heap};
+        *outgoing = (struct grpc_outgoing){.blocks = blocks};
     }
     return outgoing;
 }
@@ -61,8 +63,8 @@ static void outgoing_free(struct grpc_outgoing *outgoing) {
     if (outgoing->release) {
         outgoing->release(outgoing->cookie);
     }
-    if (outgoing->on_heap) {
-        free(outgoing);
+    if (outgoing->blocks) {
+        small_blocks_free(outgoing->blocks, outgoing);
     }
 }
 
@@ -98,7 +100,7 @@ bool grpc_queue_add(struct grpc_queue *queue, const struct grpc_queue_options *o
     }
     bool compressed = options->coding != HTTP_IDENTITY && n_bytes >= COMPRESS_FROM_BYTES &&
                       compress_copy(options, pieces, n_pieces, n_bytes, &small);
-    struct grpc_outgoing *outgoing = outgoing_new(options->arena, compressed ? 1 : n_pieces);
+    struct grpc_outgoing *outgoing = outgoing_new(options, compressed ? 1 : n_pieces);
     if (!outgoing) {
         free(compressed ? (void *)(uintptr_t)small.data : NULL);
         return false;

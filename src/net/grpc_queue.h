@@ -12,6 +12,7 @@
 #include "wire/grpc_text.h"
 
 struct grpc_output;
+struct small_blocks;
 struct grpc_queue;
 
 /* One of them. */
@@ -20,7 +21,7 @@ struct grpc_outgoing {
     struct grpc_queue *queue;
     void (*release)(void *cookie);
     void *cookie;
-    bool on_heap;
+    struct small_blocks *blocks; /* whose it is; NULL: an arena's */
     char prefix[GRPC_PREFIX_BYTES];
     size_t n_pieces;
     struct piece pieces[]; /* the prefix first */
@@ -43,9 +44,10 @@ struct grpc_queue {
 };
 
 struct grpc_queue_options {
-    struct arena *arena;     /* for what is kept of a message; NULL: the heap */
-    enum http_coding coding; /* messages worth it are compressed */
-    int compression_level;   /* 1 to 9 */
+    struct arena *arena;         /* for what is kept of a message; may be NULL */
+    struct small_blocks *blocks; /* for that of which no arena has room; not NULL */
+    enum http_coding coding;     /* messages worth it are compressed */
+    int compression_level;       /* 1 to 9 */
 };
 
 /* Puts a message of these pieces behind those before; a list of pieces is copied, their bytes stay

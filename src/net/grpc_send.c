@@ -51,6 +51,7 @@ void grpc_send(struct grpc_call *call, const struct piece *pieces, size_t n_piec
     bool wanted = !call->gone && !stream->broken;
     /* A unary call's one message lives with the call; of others there may be any number. */
     struct grpc_queue_options options = {.arena = call->method->streams ? NULL : call->arena,
+                                         .blocks = &stream->core->blocks,
                                          .coding = stream->answer_coding,
                                          .compression_level =
                                              stream->core->options->limits.compression_level};
@@ -65,6 +66,10 @@ void grpc_send(struct grpc_call *call, const struct piece *pieces, size_t n_piec
     if (wanted) {
         reset(stream);
     }
+}
+
+uint64_t grpc_now_ns(const struct grpc_call *call) {
+    return grpc_core_now(((const struct grpc_stream *)call)->core);
 }
 
 size_t grpc_queued_bytes(const struct grpc_call *call) {

@@ -93,6 +93,9 @@ void grpc_send(struct grpc_call *call, const struct piece *pieces, size_t n_piec
                void (*release)(void *cookie), void *cookie);
 /* Bytes queued and not yet taken by the connection: who streams much waits for GRPC_WRITABLE. */
 size_t grpc_queued_bytes(const struct grpc_call *call);
+/* The time (clock_now_ns) at which what this step is about was there: it is looked at once for all
+ * that came together. */
+uint64_t grpc_now_ns(const struct grpc_call *call);
 /* Fields of the answer's head, before the first grpc_send; of its trailers, before grpc_finish.
  * Copied; those over the first GRPC_MOST_SET of each are dropped. A name (lower case) that ends in
  * "-bin" is encoded; another value must be what HTTP allows. */

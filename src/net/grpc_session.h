@@ -24,6 +24,7 @@
 #include "net/grpc_receiver.h"
 #include "net/grpc_server.h"
 #include "net/h2_abuse.h"
+#include "net/h2_mem.h"
 #include "net/h2_preface.h"
 #include "net/timeouts.h"
 #include "wire/grpc_text.h"
@@ -51,6 +52,7 @@ struct grpc_core {
     struct grpc_route *routes; /* as many as methods */
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *option;
+    struct small_blocks blocks; /* nghttp2's, and of what is queued */
     struct grpc_receiver_means means;
     struct deadlines deadlines;
     struct timeouts timeouts;
