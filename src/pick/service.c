@@ -27,6 +27,7 @@ struct desk {
     struct pick_means means;
     struct pick_ledger ledger;
     struct log_limit log;
+    uint64_t now_ns; /* when the clock was last looked at for a pick */
     struct worker_msg msg; /* look at the pools, and who was called */
     atomic_bool posted;    /* msg is on its way */
     struct pool_bell bell;
@@ -105,18 +106,28 @@ static void on_note(void *user, const struct pick_note *note) {
     }
 }
 
-/* The clock is looked at twice for a pick, and once for its end. */
+/* When what is being looked at came, or when the one before it had been dealt with: the time from
+ * there to a pick's end, which is when the clock is looked at, is what the pick took. */
+static uint64_t now_of(const struct stream *stream) {
+    uint64_t came_ns = grpc_now_ns(stream->call), before_ns = stream->desk->now_ns;
+    return came_ns > before_ns ? came_ns : before_ns;
+}
+
 static void begin_turn(struct stream *stream) {
+    uint64_t now_ns = now_of(stream);
     if (!stream->row) {
-        stream->turn_ns = clock_now_ns();
-        stream->began_ns = stream->began_ns ? stream->began_ns : stream->turn_ns;
+        stream->turn_ns = now_ns;
+        stream->began_ns = stream->began_ns ? stream->began_ns : now_ns;
     }
+    clock_hold_ns(now_ns);
 }
 
 static void end_turn(struct stream *stream) {
     struct metric_histogram *times = stream->desk->ledger.times;
+    clock_let_go();
     if (stream->row && stream->turn_ns > 0) {
-        metric_histogram_add_ns(&times[stream->phase], clock_now_ns() - stream->turn_ns);
+        uint64_t now_ns = stream->desk->now_ns = clock_now_ns();
+        metric_histogram_add_ns(&times[stream->phase], now_ns - stream->turn_ns);
         if (stream->phase == PICK_TIME_BODY) {
             metric_histogram_add_ns(&times[PICK_TIME_WAIT], stream->turn_ns - stream->began_ns);
         }
@@ -126,7 +137,7 @@ static void end_turn(struct stream *stream) {
 
 static void count_end(struct stream *stream) {
     if (stream->row) {
-        metric_histogram_add_ns(&stream->row->times, clock_now_ns() - stream->began_ns);
+        metric_histogram_add_ns(&stream->row->times, now_of(stream) - stream->began_ns);
         metric_cell_add(&stream->row->n_ended, 1);
     }
 }
