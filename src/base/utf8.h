@@ -16,17 +16,26 @@ static inline bool utf8_is_valid(const void *data, size_t n_bytes) {
     return utf8_valid_prefix(data, n_bytes) == n_bytes;
 }
 
-/* All of it is below 128: what most names are. */
+/* All of it is below 128: what most names are. The last words overlap. */
 static inline bool utf8_is_ascii(const void *data, size_t n_bytes) {
     const unsigned char *p = data;
     uint64_t word, seen = 0;
-    size_t at = 0;
-    for (; n_bytes - at >= sizeof word; at += sizeof word) {
-        memcpy(&word, p + at, sizeof word);
+    uint32_t half, other_half;
+    if (n_bytes >= sizeof word) {
+        for (size_t at = 0; at < n_bytes - sizeof word; at += sizeof word) {
+            memcpy(&word, p + at, sizeof word);
+            seen |= word;
+        }
+        memcpy(&word, p + n_bytes - sizeof word, sizeof word);
         seen |= word;
-    }
-    for (; at < n_bytes; at++) {
-        seen |= p[at];
+    } else if (n_bytes >= sizeof half) {
+        memcpy(&half, p, sizeof half);
+        memcpy(&other_half, p + n_bytes - sizeof half, sizeof half);
+        seen = half | other_half;
+    } else {
+        for (size_t at = 0; at < n_bytes; at++) {
+            seen |= p[at];
+        }
     }
     return (seen & 0x8080808080808080u) == 0;
 }
