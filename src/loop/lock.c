@@ -8,14 +8,7 @@
 
 #include "loop/clock.h"
 
-/* The calling thread, never 0. */
-static uint64_t lock_self(void) {
-    return (uint64_t)uv_thread_self();
-}
-
-static bool holds(struct lock *lock) {
-    return atomic_load_explicit(&lock->holder, memory_order_relaxed) == lock_self();
-}
+_Thread_local char lock_place;
 
 void lock_init(struct lock *lock) {
     atomic_init(&lock->holder, 0);
@@ -30,25 +23,15 @@ void lock_fini(struct lock *lock) {
 }
 
 void lock_take(struct lock *lock) {
-    assert(!holds(lock));
+    lock_assert_free(lock);
     uv_mutex_lock(&lock->mutex);
-    atomic_store_explicit(&lock->holder, lock_self(), memory_order_relaxed);
+    atomic_store_explicit(&lock->holder, (uintptr_t)&lock_place, memory_order_relaxed);
 }
 
 void lock_drop(struct lock *lock) {
     lock_assert_held(lock);
     atomic_store_explicit(&lock->holder, 0, memory_order_relaxed);
     uv_mutex_unlock(&lock->mutex);
-}
-
-void lock_assert_held(struct lock *lock) {
-    assert(holds(lock));
-    (void)lock;
-}
-
-void lock_assert_free(struct lock *lock) {
-    assert(!holds(lock));
-    (void)lock;
 }
 
 void lock_cond_init(struct lock_cond *cond) {
@@ -65,7 +48,7 @@ void lock_wait(struct lock *lock, struct lock_cond *cond) {
     lock_assert_held(lock);
     atomic_store_explicit(&lock->holder, 0, memory_order_relaxed);
     uv_cond_wait(&cond->cond, &lock->mutex);
-    atomic_store_explicit(&lock->holder, lock_self(), memory_order_relaxed);
+    atomic_store_explicit(&lock->holder, (uintptr_t)&lock_place, memory_order_relaxed);
 }
 
 bool lock_wait_until_ns(struct lock *lock, struct lock_cond *cond, uint64_t until_ns) {
@@ -76,7 +59,7 @@ bool lock_wait_until_ns(struct lock *lock, struct lock_cond *cond, uint64_t unti
     }
     atomic_store_explicit(&lock->holder, 0, memory_order_relaxed);
     int rc = uv_cond_timedwait(&cond->cond, &lock->mutex, until_ns - now_ns);
-    atomic_store_explicit(&lock->holder, lock_self(), memory_order_relaxed);
+    atomic_store_explicit(&lock->holder, (uintptr_t)&lock_place, memory_order_relaxed);
     return rc == 0;
 }
 

@@ -6,22 +6,37 @@
 #ifndef SLUICE_LOOP_LOCK_H
 #define SLUICE_LOOP_LOCK_H
 
+#include <assert.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <uv.h>
 
 struct lock {
     uv_mutex_t mutex;
-    _Atomic uint64_t holder; /* who holds it, as lock_self says; 0: nobody */
+    _Atomic uintptr_t holder; /* the place of the thread that holds it; 0: nobody */
 };
+
+/* Where it is, is the thread's own: nobody looks into it. */
+extern _Thread_local char lock_place;
+
+static inline bool lock_is_held(struct lock *lock) {
+    return atomic_load_explicit(&lock->holder, memory_order_relaxed) == (uintptr_t)&lock_place;
+}
 
 void lock_init(struct lock *lock);
 void lock_fini(struct lock *lock);
 void lock_take(struct lock *lock);
 void lock_drop(struct lock *lock);
 /* The calling thread holds `lock`, or does not; otherwise the process ends with an assertion. */
-void lock_assert_held(struct lock *lock);
-void lock_assert_free(struct lock *lock);
+static inline void lock_assert_held(struct lock *lock) {
+    assert(lock_is_held(lock));
+    (void)lock;
+}
+static inline void lock_assert_free(struct lock *lock) {
+    assert(!lock_is_held(lock));
+    (void)lock;
+}
 
 /* Something may have changed: whoever waits looks again. */
 struct lock_cond {
