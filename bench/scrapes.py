@@ -1,11 +1,12 @@
 """Model servers' pages of metrics, for measuring what it costs to ask for them: vLLM's series, 64 kB, most of
 it histograms. The servers stand in for vLLM, which needs a GPU; who asks is the real picker."""
 
+import contextlib
 import itertools
 import pathlib
 import re
 import selectors
-import socketserver
+import socket
 import threading
 import time
 
@@ -35,45 +36,45 @@ def page():
         lines += histogram(f"vllm:{HISTOGRAMS[i % len(HISTOGRAMS)]}_{i}")
 
 
-class Asked(socketserver.StreamRequestHandler):
-    def handle(self):
-        while self.rfile.readline():
-            while self.rfile.readline() not in (b"\r\n", b""):
-                pass
-            self.server.pages.count()
-            self.wfile.write(self.server.pages.answer)
-
-
-class Listener(socketserver.ThreadingTCPServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 128
-
-    def handle_error(self, request, client_address):
-        """Who asked has gone."""
-
-
 class Pages:
-    """`n` servers of a page, each at a port of its own."""
+    """`n` servers of a page, each at a port of its own. One thread is all of them: on the loopback who sends
+    also pays for waking up who is to read, which on a network is another machine's."""
 
     def __init__(self, n):
         body = page()
         self.answer = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n" % len(body) + body
         self.lock = threading.Lock()
         self.n_asked = self.n_seen = 0
-        self.listeners = [Listener(("127.0.0.1", 0), Asked) for _ in range(n)]
-        for listener in self.listeners:
-            listener.pages = self
+        self.listeners = [socket.create_server(("127.0.0.1", 0), backlog=128) for _ in range(n)]
         self.over = threading.Event()
-        self.thread = threading.Thread(target=self.accept)
+        self.thread = threading.Thread(target=self.serve)
 
-    def accept(self):
-        with selectors.DefaultSelector() as selector:
+    def serve(self):
+        with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
             for listener in self.listeners:
-                selector.register(listener, selectors.EVENT_READ)
+                selector.register(listener, selectors.EVENT_READ, self.accept)
             while not self.over.is_set():
                 for key, _ in selector.select(0.1):
-                    key.fileobj.handle_request()
+                    key.data(selector, stack, key.fileobj)
+
+    def accept(self, selector, stack, listener):
+        sock = stack.enter_context(listener.accept()[0])
+        sock.settimeout(10)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * len(self.answer))
+        selector.register(sock, selectors.EVENT_READ, self.read)
+
+    def read(self, selector, _stack, sock):
+        """A request comes as a whole."""
+        try:
+            asked = sock.recv(4096)
+            if asked:
+                sock.sendall(self.answer)
+                self.count()
+                return
+        except OSError:
+            pass  # who asked has gone
+        selector.unregister(sock)
+        sock.close()
 
     def count(self):
         with self.lock:
@@ -90,7 +91,7 @@ class Pages:
     def write_config(self, folder, interval="200ms"):
         """Of a picker that asks all of them. Returns: the file."""
         path = pathlib.Path(folder, "scraped.yaml")
-        listed = "".join(f"- 127.0.0.1:{listener.server_address[1]}\n" for listener in self.listeners)
+        listed = "".join(f"- 127.0.0.1:{listener.getsockname()[1]}\n" for listener in self.listeners)
         path.write_text(f"endpoints:\n{listed}metrics: {{preset: vllm, interval: {interval}}}\n")
         return path
 
@@ -102,7 +103,7 @@ class Pages:
         self.over.set()
         self.thread.join()
         for listener in self.listeners:
-            listener.server_close()
+            listener.close()
 
 
 def memory_mb(child):

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { NS_PER_MS = 1000000, READ_BYTES = 64 << 10, FIELD_BYTES = 8 << 10 };
+enum { NS_PER_MS = 1000000, READ_BYTES = 72 << 10, FIELD_BYTES = 8 << 10 };
 /* A silent connection is asked after half of the time that it is given, then every sixth. */
 enum { ALIVE_IDLE_PART = 2, ALIVE_EVERY_PART = 6, MS_PER_S = 1000 };
 
