@@ -1,5 +1,6 @@
 /* The monotonic clock. One atomic is the process's own, because time has no handle to pass: it is
- * what a test sets, and 0 in every other process; each thread has what it holds. It refuses to know the time of day. */
+ * what a test sets, and 0 in every other process; each thread has what it holds. It refuses to know
+ * the time of day. */
 #include "loop/clock.h"
 
 #include <stdatomic.h>

@@ -1,3 +1,4 @@
+/* nghttp2's four functions, as they are wanted there. */
 #include "net/h2_mem.h"
 
 static void *take(size_t n_bytes, void *user) {

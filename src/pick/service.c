@@ -27,7 +27,7 @@ struct desk {
     struct pick_means means;
     struct pick_ledger ledger;
     struct log_limit log;
-    uint64_t now_ns; /* when the clock was last looked at for a pick */
+    uint64_t now_ns;       /* when the clock was last looked at for a pick */
     struct worker_msg msg; /* look at the pools, and who was called */
     atomic_bool posted;    /* msg is on its way */
     struct pool_bell bell;
