@@ -19,15 +19,12 @@ int str_compare(struct str a, struct str b) {
     return order ? order : a.len < b.len ? -1 : a.len > b.len;
 }
 
-bool str_eq_nocase(struct str a, struct str b) {
-    if (a.len != b.len) {
-        return false;
-    }
-    if (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0) {
+bool str_same_letters(const char *a, const char *b, size_t n) {
+    if (n == 0 || memcmp(a, b, n) == 0) {
         return true;
     }
-    for (size_t i = 0; i < a.len; i++) {
-        if (lower(a.ptr[i]) != lower(b.ptr[i])) {
+    for (size_t i = 0; i < n; i++) {
+        if (lower(a[i]) != lower(b[i])) {
             return false;
         }
     }

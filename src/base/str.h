@@ -32,8 +32,12 @@ static inline bool str_is(struct str a, const char *text) {
 }
 /* Below, at or above 0, as `a` is to `b`: by bytes, a prefix before what is longer. */
 int str_compare(struct str a, struct str b);
+/* The next one, of `n` bytes each. */
+bool str_same_letters(const char *a, const char *b, size_t n);
 /* ASCII case only, as HTTP field names and tokens want it. */
-bool str_eq_nocase(struct str a, struct str b);
+static inline bool str_eq_nocase(struct str a, struct str b) {
+    return a.len == b.len && str_same_letters(a.ptr, b.ptr, a.len);
+}
 bool str_starts(struct str s, struct str prefix);
 bool str_ends(struct str s, struct str suffix);
 /* Without spaces and tabs at both ends (HTTP's OWS). */

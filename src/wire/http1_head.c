@@ -29,7 +29,7 @@ size_t http_head_find(const struct http_head *head, const char *name, struct str
     size_t n = 0;
     for (size_t i = 0; i < head->n_fields; i++) {
         struct str field = head->fields[i].name;
-        if (field.len == wanted.len && str_eq_nocase(field, wanted)) {
+        if (str_eq_nocase(field, wanted)) {
             if (n == 0) {
                 *value = head->fields[i].value;
             }
