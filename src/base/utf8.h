@@ -12,10 +12,6 @@
 size_t utf8_next(const void *data, size_t n_bytes);
 /* Returns: `n_bytes` when all of it is valid, else the offset of the first byte that is not. */
 size_t utf8_valid_prefix(const void *data, size_t n_bytes);
-static inline bool utf8_is_valid(const void *data, size_t n_bytes) {
-    return utf8_valid_prefix(data, n_bytes) == n_bytes;
-}
-
 /* All of it is below 128: what most names are. The last words overlap. */
 static inline bool utf8_is_ascii(const void *data, size_t n_bytes) {
     const unsigned char *p = data;
@@ -38,6 +34,9 @@ static inline bool utf8_is_ascii(const void *data, size_t n_bytes) {
         }
     }
     return (seen & 0x8080808080808080u) == 0;
+}
+static inline bool utf8_is_valid(const void *data, size_t n_bytes) {
+    return utf8_is_ascii(data, n_bytes) || utf8_valid_prefix(data, n_bytes) == n_bytes;
 }
 
 #endif

@@ -35,7 +35,7 @@ static enum status check_map(struct str message, struct error *err) {
         struct ext_proc_header header;
         struct pb_field field;
         if (ext_proc_header_take_plain(&reader, &header)) {
-            if (utf8_is_ascii(header.key.ptr, header.key.len)) {
+            if (utf8_is_valid(header.key.ptr, header.key.len)) {
                 continue;
             }
             reader.at = at;

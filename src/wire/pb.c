@@ -176,10 +176,9 @@ enum status pb_take_string(const struct pb_field *field, const char *path, struc
     if (field->type != PB_BYTES) {
         return error_set(err, ST_BAD_FIELD, "%s: expected a string, got a number", path);
     }
-    size_t valid = utf8_valid_prefix(field->bytes.ptr, field->bytes.len);
-    if (valid != field->bytes.len) {
+    if (!utf8_is_valid(field->bytes.ptr, field->bytes.len)) {
         return error_set(err, ST_BAD_FIELD, "%s: expected UTF-8, but its byte %zu is not", path,
-                         valid);
+                         utf8_valid_prefix(field->bytes.ptr, field->bytes.len));
     }
     *out = field->bytes;
     return ST_OK;

@@ -46,7 +46,7 @@ static enum status read_name(struct arena *arena, struct str part, const char *k
     if (out->len == 0) {
         return error_set(err, ST_NOT_FOUND, "no %s can have an empty name", kind);
     }
-    return utf8_is_ascii(out->ptr, out->len) || utf8_is_valid(out->ptr, out->len)
+    return utf8_is_valid(out->ptr, out->len)
                ? ST_OK
                : error_set(err, ST_NOT_FOUND, "no %s can have a name that is not UTF-8", kind);
 }
