@@ -2,6 +2,7 @@
  * encoded slash is never a separator. It refuses names that could mean something to a file
  * system. */
 #include "wire/v2_path.h"
+
 #include "base/utf8.h"
 #include "tensor/tensor.h"
 #include "wire/v2_memory.h"
