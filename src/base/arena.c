@@ -60,6 +60,11 @@ enum { ARENA_CHUNK_HEAD = (sizeof(struct chunk) + ARENA_ALIGN - 1) / ARENA_ALIGN
 static_assert(alignof(max_align_t) <= ARENA_ALIGN, "the arena's alignment suits every type");
 static_assert(sizeof(struct large) % ARENA_ALIGN == 0, "a large block's bytes are aligned");
 
+/* The next block starts aligned; a chunk's end is, so this stays inside. */
+static size_t rounded(size_t n_bytes) {
+    return (n_bytes + ARENA_ALIGN - 1) & ~(size_t)(ARENA_ALIGN - 1);
+}
+
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
 struct arena_cache *arena_cache_new(size_t max_chunks) {
@@ -153,7 +158,7 @@ struct arena *arena_new(struct arena_cache *cache, size_t limit_bytes) {
     }
     chunk->next = NULL;
     struct arena *arena = (struct arena *)(void *)((char *)chunk + ARENA_CHUNK_HEAD);
-    size_t used = ARENA_CHUNK_HEAD + (sizeof(*arena) + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+    size_t used = ARENA_CHUNK_HEAD + rounded(sizeof(*arena));
     *arena = (struct arena){
         .at = (char *)chunk + used,
         .end = (char *)chunk + ARENA_CHUNK_BYTES,
@@ -312,8 +317,7 @@ void *arena_alloc_aligned(struct arena *arena, size_t n_bytes, size_t alignment)
         size_t padding = (0 - (uintptr_t)arena->at) & (alignment - 1);
         if (padding + n_bytes <= (size_t)(arena->end - arena->at)) {
             arena->last = arena->at + padding;
-            /* The next block starts aligned; the chunk's end is, so this stays inside. */
-            arena->at = arena->last + ((n_bytes + ARENA_ALIGN - 1) & ~(size_t)(ARENA_ALIGN - 1));
+            arena->at = arena->last + rounded(n_bytes);
             return arena->last;
         }
         if (!chunk_add(arena)) {
@@ -326,7 +330,7 @@ void *arena_alloc_aligned(struct arena *arena, size_t n_bytes, size_t alignment)
 void *arena_alloc(struct arena *arena, size_t n_bytes) {
     if (n_bytes <= ARENA_LARGE_BYTES && n_bytes <= (size_t)(arena->end - arena->at)) {
         arena->last = arena->at;
-        arena->at += (n_bytes + ARENA_ALIGN - 1) & ~(size_t)(ARENA_ALIGN - 1);
+        arena->at += rounded(n_bytes);
         return arena->last;
     }
     return arena_alloc_aligned(arena, n_bytes, ARENA_ALIGN);
@@ -365,7 +369,7 @@ void *arena_realloc(struct arena *arena, void *ptr, size_t old_bytes, size_t new
     }
     if (ptr == arena->last && new_bytes <= ARENA_LARGE_BYTES &&
         new_bytes <= (size_t)(arena->end - arena->last)) {
-        arena->at = arena->last + ((new_bytes + ARENA_ALIGN - 1) & ~(size_t)(ARENA_ALIGN - 1));
+        arena->at = arena->last + rounded(new_bytes);
         return ptr;
     }
     return new_bytes <= old_bytes ? ptr : realloc_copy(arena, ptr, old_bytes, new_bytes);
