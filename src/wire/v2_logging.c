@@ -57,19 +57,13 @@ static enum status read_setting(const struct json_tree *tree, enum v2_log_key ke
 
 enum status v2_log_decode(struct arena *arena, struct str body, const struct v2_limits *limits,
                           struct v2_log_settings *out, struct error *err) {
-    struct json_tree tree = {.arena = arena};
+    struct json_tree tree;
     yyjson_val *values[V2_LOG_KEYS];
     *out = (struct v2_log_settings){.verbose_level = 0};
     if (body.len == 0) {
         return error_set(err, ST_INTERNAL, "expected a JSON object, got an empty body");
     }
-    enum status st = json_tree_parse(&tree, "the request", arena, body, limits, err);
-    if (st == ST_OK) {
-        st = json_tree_refuse_non_finite(&tree, NULL, 0, err);
-    }
-    if (st == ST_OK) {
-        st = json_expect_object(&tree, tree.root, err);
-    }
+    enum status st = json_read_request(&tree, arena, body, limits, err);
     if (st != ST_OK) {
         return st;
     }

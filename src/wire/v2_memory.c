@@ -24,10 +24,6 @@ static enum status read_number(const struct json_tree *tree, yyjson_val *val, ui
 static enum status read_members(const struct json_tree *tree, struct v2_memory_region *out,
                                 struct error *err) {
     yyjson_val *found[N_MEMBERS];
-    enum status st = json_expect_object(tree, tree->root, err);
-    if (st != ST_OK) {
-        return st;
-    }
     json_find(tree->root, NAMES, N_MEMBERS, found);
     if (!found[KEY]) {
         return json_missing(tree, tree->root, "key", "a string", err);
@@ -35,7 +31,7 @@ static enum status read_members(const struct json_tree *tree, struct v2_memory_r
     if (!found[BYTE_SIZE]) {
         return json_missing(tree, tree->root, "byte_size", "a whole number", err);
     }
-    st = json_read_string(tree, found[KEY], &out->key, err);
+    enum status st = json_read_string(tree, found[KEY], &out->key, err);
     if (st == ST_OK) {
         st = read_number(tree, found[BYTE_SIZE], &out->n_bytes, err);
     }
@@ -45,15 +41,12 @@ static enum status read_members(const struct json_tree *tree, struct v2_memory_r
 enum status v2_memory_register_decode(struct arena *arena, struct str body,
                                       const struct v2_limits *limits, struct v2_memory_region *out,
                                       struct error *err) {
-    struct json_tree tree = {.arena = arena};
+    struct json_tree tree;
     *out = (struct v2_memory_region){.name = STR("")};
     if (body.len == 0) {
         return error_set(err, ST_BAD_FIELD, "expected a JSON object, got an empty body");
     }
-    enum status st = json_tree_parse(&tree, "the request", arena, body, limits, err);
-    if (st == ST_OK) {
-        st = json_tree_refuse_non_finite(&tree, NULL, 0, err);
-    }
+    enum status st = json_read_request(&tree, arena, body, limits, err);
     return st == ST_OK ? read_members(&tree, out, err) : st;
 }
 

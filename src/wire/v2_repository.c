@@ -11,11 +11,7 @@ static enum status parse(struct json_tree *tree, struct arena *arena, struct str
     if (str_trim(body).len == 0) {
         return ST_OK;
     }
-    enum status st = json_tree_parse(tree, "the request", arena, body, limits, err);
-    if (st == ST_OK) {
-        st = json_tree_refuse_non_finite(tree, NULL, 0, err);
-    }
-    return st == ST_OK ? json_expect_object(tree, tree->root, err) : st;
+    return json_read_request(tree, arena, body, limits, err);
 }
 
 /* The value of the member; NULL where there is none. */
