@@ -6,15 +6,14 @@
 #include <stdio.h>
 
 #include "base/buf.h"
+#include "base/hex.h"
 #include "base/num.h"
 #include "base/utf8.h"
 
+/* Returns: 99 for no digit, which is above every base. */
 static int digit_of(char c) {
-    if (c >= '0' && c <= '9') {
-        return c - '0';
-    }
-    char lower = (char)(c | 0x20);
-    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : 99;
+    int value = hex_value(c);
+    return value < 0 ? 99 : value;
 }
 
 /* Takes up to `max` digits of `base`. Returns: how many there were. */

@@ -6,6 +6,7 @@
 #include <yaml.h>
 
 #include "base/doc_build.h"
+#include "base/hex.h"
 #include "base/num.h"
 
 struct yaml_frame {
@@ -42,17 +43,11 @@ static bool parse_based(struct str text, uint64_t *out) {
         return false;
     }
     for (size_t i = 2; i < text.len; i++) {
-        char c = text.ptr[i];
-        unsigned digit = 99;
-        if (c >= '0' && c <= '9') {
-            digit = (unsigned)(c - '0');
-        } else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f') {
-            digit = (unsigned)((c | 0x20) - 'a') + 10;
-        }
-        if (digit >= 1u << bits || value >> (64 - bits) != 0) {
+        int digit = hex_value(text.ptr[i]);
+        if (digit < 0 || digit >= 1 << bits || value >> (64 - bits) != 0) {
             return false;
         }
-        value = value << bits | digit;
+        value = value << bits | (unsigned)digit;
     }
     *out = value;
     return true;

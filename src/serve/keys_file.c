@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/doc.h"
+#include "base/hex.h"
 #include "net/secret.h"
 
 enum { FIELD_BYTES = 64, MOST_KEY_BYTES = 4096 };
@@ -38,22 +39,9 @@ static enum status no_memory(struct error *err) {
 
 /* ---- one key --------------------------------------------------------------------------------- */
 
-static int hex_value(char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static bool digest_parse(struct str hex, struct secret_digest *out) {
-    if (hex.len != 2 * sizeof(out->bytes)) {
-        return false;
-    }
-    for (size_t i = 0; i < sizeof(out->bytes); i++) {
-        int high = hex_value(hex.ptr[2 * i]), low = hex_value(hex.ptr[2 * i + 1]);
-        if (high < 0 || low < 0) {
-            return false;
-        }
-        out->bytes[i] = (unsigned char)(high << 4 | low);
-    }
-    return true;
+    return hex.len == 2 * sizeof(out->bytes) &&
+           hex_read_lower(hex.ptr, out->bytes, sizeof(out->bytes));
 }
 
 /* What can stand in a field of HTTP as it is, and is not cut off at its ends. */

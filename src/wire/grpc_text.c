@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/hex.h"
 #include "base/num.h"
 
 /* ---- grpc-timeout ---------------------------------------------------------------------------- */
@@ -79,15 +80,6 @@ void grpc_message_print(struct buf *out, struct str text) {
     }
 }
 
-/* Returns: -1 for no hexadecimal digit. */
-static int hex(char c) {
-    if (c >= '0' && c <= '9') {
-        return c - '0';
-    }
-    char lower = (char)(c | 0x20);
-    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
-}
-
 struct str grpc_message_read(struct arena *arena, struct str text) {
     if (text.len == 0 || !memchr(text.ptr, '%', text.len)) {
         return text;
@@ -95,9 +87,10 @@ struct str grpc_message_read(struct arena *arena, struct str text) {
     char *out = arena_alloc(arena, text.len);
     size_t n = 0;
     for (size_t i = 0; out && i < text.len; i++) {
-        bool escaped = text.ptr[i] == '%' && text.len - i > 2 && hex(text.ptr[i + 1]) >= 0 &&
-                       hex(text.ptr[i + 2]) >= 0;
-        out[n++] = escaped ? (char)(hex(text.ptr[i + 1]) << 4 | hex(text.ptr[i + 2])) : text.ptr[i];
+        bool escaped = text.ptr[i] == '%' && text.len - i > 2 && hex_value(text.ptr[i + 1]) >= 0 &&
+                       hex_value(text.ptr[i + 2]) >= 0;
+        out[n++] = escaped ? (char)(hex_value(text.ptr[i + 1]) << 4 | hex_value(text.ptr[i + 2]))
+                           : text.ptr[i];
         i += escaped ? 2 : 0;
     }
     return str_make(out, n);

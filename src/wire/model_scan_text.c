@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/hex.h"
+
 enum { ESCAPE_DIGITS = 4, ESCAPE_LETTER = 5 };
 
 static enum model_scan_text_event wrong(struct model_scan_text *text, const char *why) {
@@ -52,16 +54,8 @@ static enum model_scan_text_event take_code(struct model_scan_text *text, uint32
     return put_code(text, is_low ? pair : code);
 }
 
-static int hex_digit(char c) {
-    if (c >= '0' && c <= '9') {
-        return c - '0';
-    }
-    char folded = (char)(c | 0x20);
-    return folded >= 'a' && folded <= 'f' ? folded - 'a' + 10 : -1;
-}
-
 static enum model_scan_text_event take_digit(struct model_scan_text *text, char c) {
-    int digit = hex_digit(c);
+    int digit = hex_value(c);
     if (digit < 0) {
         return wrong(text, "an escape has not four hexadecimal digits");
     }

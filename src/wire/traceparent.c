@@ -2,6 +2,8 @@
  * flags is passed over; what no version may have makes all of it nothing. */
 #include "wire/traceparent.h"
 
+#include "base/hex.h"
+
 enum {
     TRACE_AT = 3,
     SPAN_AT = TRACE_AT + 2 * TRACE_ID_BYTES + 1,
@@ -9,25 +11,6 @@ enum {
     LENGTH = FLAGS_AT + 2,
     SAMPLED = 1,
 };
-
-/* Lower case only. */
-static int digit(char c) {
-    if (c >= '0' && c <= '9') {
-        return c - '0';
-    }
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-static bool read_bytes(const char *text, unsigned char *out, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
-        if (high < 0 || low < 0) {
-            return false;
-        }
-        out[i] = (unsigned char)(high * 16 + low);
-    }
-    return true;
-}
 
 static bool is_zero(const unsigned char *bytes, size_t n) {
     unsigned char any = 0;
@@ -40,14 +23,14 @@ static bool is_zero(const unsigned char *bytes, size_t n) {
 bool traceparent_parse(struct str text, struct traceparent *out) {
     unsigned char version, flags;
     const char *at = text.ptr;
-    if (text.len < LENGTH || !read_bytes(at, &version, 1) || version == 0xff ||
+    if (text.len < LENGTH || !hex_read_lower(at, &version, 1) || version == 0xff ||
         (text.len > LENGTH && (version == 0 || at[LENGTH] != '-'))) {
         return false;
     }
     bool read = at[TRACE_AT - 1] == '-' && at[SPAN_AT - 1] == '-' && at[FLAGS_AT - 1] == '-' &&
-                read_bytes(at + TRACE_AT, out->trace, TRACE_ID_BYTES) &&
-                read_bytes(at + SPAN_AT, out->span, SPAN_ID_BYTES) &&
-                read_bytes(at + FLAGS_AT, &flags, 1);
+                hex_read_lower(at + TRACE_AT, out->trace, TRACE_ID_BYTES) &&
+                hex_read_lower(at + SPAN_AT, out->span, SPAN_ID_BYTES) &&
+                hex_read_lower(at + FLAGS_AT, &flags, 1);
     if (!read || is_zero(out->trace, TRACE_ID_BYTES) || is_zero(out->span, SPAN_ID_BYTES)) {
         return false;
     }

@@ -3,19 +3,12 @@
  * system. */
 #include "wire/v2_path.h"
 
+#include "base/hex.h"
 #include "base/utf8.h"
 #include "tensor/tensor.h"
 #include "wire/v2_memory.h"
 
 /* ---- names ----------------------------------------------------------------------------------- */
-
-static int hex_digit(char c) {
-    if (c >= '0' && c <= '9') {
-        return c - '0';
-    }
-    char folded = (char)(c | 0x20);
-    return folded >= 'a' && folded <= 'f' ? folded - 'a' + 10 : -1;
-}
 
 static enum status bad_escape(struct str text, size_t at, struct error *err) {
     size_t left = text.len - at;
@@ -40,8 +33,8 @@ enum status v2_path_unescape(struct arena *arena, struct str text, struct str *o
             data[n++] = text.ptr[i];
             continue;
         }
-        int high = i + 2 < text.len ? hex_digit(text.ptr[i + 1]) : -1;
-        int low = i + 2 < text.len ? hex_digit(text.ptr[i + 2]) : -1;
+        int high = i + 2 < text.len ? hex_value(text.ptr[i + 1]) : -1;
+        int low = i + 2 < text.len ? hex_value(text.ptr[i + 2]) : -1;
         if (high < 0 || low < 0) {
             return bad_escape(text, i, err);
         }
