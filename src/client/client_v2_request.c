@@ -3,29 +3,15 @@
 #include "client/client_v2.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #include "base/buf.h"
 #include "base/num.h"
+#include "wire/v2_path.h"
 
 enum { FIRST_HEAD_BYTES = 256 };
 
 static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for a request");
-}
-
-/* RFC 3986 section 2.3: all but the unreserved characters are encoded, a slash too. */
-static void add_encoded(struct buf *out, struct str name) {
-    for (size_t i = 0; i < name.len; i++) {
-        unsigned char c = (unsigned char)name.ptr[i];
-        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                     (c != '\0' && strchr("-._~", c));
-        if (plain) {
-            buf_add_char(out, (char)c);
-        } else {
-            buf_printf(out, "%%%02X", c);
-        }
-    }
 }
 
 /* /v2/models/MODEL[/versions/VERSION]SUFFIX */
@@ -35,10 +21,10 @@ static struct str model_path(struct arena *arena, struct str base, struct str mo
     buf_init(&path, arena, 0);
     buf_add_str(&path, base);
     buf_add_str(&path, STR("/v2/models/"));
-    add_encoded(&path, model);
+    v2_path_escape(&path, model);
     if (version.ptr) {
         buf_add_str(&path, STR("/versions/"));
-        add_encoded(&path, version);
+        v2_path_escape(&path, version);
     }
     buf_add_str(&path, str_of(suffix));
     return path.failed ? str_make(NULL, 0) : buf_str(&path);

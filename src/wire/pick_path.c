@@ -92,23 +92,10 @@ enum status pick_path_parse(struct arena *arena, struct str method, struct str p
     return ST_OK;
 }
 
-/* RFC 3986, 2.3: what needs no escape. */
-static bool is_unreserved(char c) {
-    char folded = (char)(c | 0x20);
-    return (folded >= 'a' && folded <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
-           c == '_' || c == '~';
-}
-
 void pick_path_print(struct buf *out, const struct pick_path *of, struct str path,
                      struct str model) {
     size_t behind = of->model_at + of->model_bytes;
     buf_add(out, path.ptr, of->model_at);
-    for (size_t i = 0; i < model.len; i++) {
-        if (is_unreserved(model.ptr[i])) {
-            buf_add_char(out, model.ptr[i]);
-        } else {
-            buf_printf(out, "%%%02X", (unsigned char)model.ptr[i]);
-        }
-    }
+    v2_path_escape(out, model);
     buf_add(out, path.ptr + behind, path.len - behind);
 }

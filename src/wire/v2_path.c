@@ -45,6 +45,22 @@ enum status v2_path_unescape(struct arena *arena, struct str text, struct str *o
     return ST_OK;
 }
 
+static bool is_unreserved(char c) {
+    char folded = (char)(c | 0x20);
+    return (folded >= 'a' && folded <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
+           c == '_' || c == '~';
+}
+
+void v2_path_escape(struct buf *out, struct str text) {
+    for (size_t i = 0; i < text.len; i++) {
+        if (is_unreserved(text.ptr[i])) {
+            buf_add_char(out, text.ptr[i]);
+        } else {
+            buf_printf(out, "%%%02X", (unsigned char)text.ptr[i]);
+        }
+    }
+}
+
 /* Returns: why no model or version can have this name, or NULL. */
 static const char *why_refused(struct str name) {
     if (name.len == 0) {

@@ -4,6 +4,7 @@
 #define SLUICE_WIRE_V2_PATH_H
 
 #include "base/arena.h"
+#include "base/buf.h"
 #include "base/status.h"
 #include "base/str.h"
 
@@ -49,5 +50,8 @@ enum status v2_path_parse(struct arena *arena, struct str path, struct v2_path *
  * ST_NO_MEMORY. Owns: a view of `text`, or in `arena` where there were any. */
 enum status v2_path_unescape(struct arena *arena, struct str text, struct str *out,
                              struct error *err) __attribute__((warn_unused_result));
+/* Adds it with percent escapes for all but the unreserved characters (RFC 3986, 2.3): a slash too
+ * is part of it then. */
+void v2_path_escape(struct buf *out, struct str text);
 
 #endif

@@ -161,6 +161,30 @@ static void not_found(void **state) {
     }
 }
 
+/* What is escaped is read again, and no more is escaped than has to be. */
+static void escapes(void **state) {
+    static const char plain[] = "ABCXYZabcxyz0189-._~";
+    char all[255];
+    struct arena *arena = arena_new(NULL, 0);
+    struct buf out;
+    struct str back;
+    struct error err;
+    (void)state;
+    for (size_t i = 0; i < sizeof(all); i++) {
+        all[i] = (char)(i + 1);
+    }
+    buf_init(&out, arena, 0);
+    v2_path_escape(&out, str_of(plain));
+    assert_true(str_is(buf_str(&out), plain));
+    v2_path_escape(&out, STR("/ %\xc3\xa9@[`{"));
+    assert_true(str_ends(buf_str(&out), STR("%2F%20%25%C3%A9%40%5B%60%7B")));
+    buf_init(&out, arena, 0);
+    v2_path_escape(&out, str_make(all, sizeof(all)));
+    assert_int_equal(v2_path_unescape(arena, buf_str(&out), &back, &err), ST_OK);
+    assert_true(str_eq(back, str_make(all, sizeof(all))));
+    arena_free(arena);
+}
+
 static void a_long_name(void **state) {
     static const char head[] = "/v2/models/";
     size_t len = 65536;
@@ -184,6 +208,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(found),
         cmocka_unit_test(not_found),
+        cmocka_unit_test(escapes),
         cmocka_unit_test(a_long_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
