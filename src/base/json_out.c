@@ -22,6 +22,16 @@ void json_open(struct json_out *json, char bracket) {
     json->begun = false;
 }
 
+void json_open_member(struct json_out *json, const char *name, char bracket) {
+    json_key(json, name);
+    json_open(json, bracket);
+}
+
+void json_open_element(struct json_out *json, char bracket) {
+    json_separate(json);
+    json_open(json, bracket);
+}
+
 void json_close(struct json_out *json, char bracket) {
     buf_add_char(json->out, bracket);
     json->begun = true;

@@ -14,12 +14,14 @@ struct json_out {
     bool begun; /* the object or array at hand has something in it */
 };
 
-/* Before an element of an array that is no object or array of its own. */
+/* Before an element of an array, and before the value of a member, that none of those below
+ * writes. */
 void json_separate(struct json_out *json);
-/* Before the value of a member that is an object or an array. */
 void json_key(struct json_out *json, const char *name);
-/* '{' or '[', and '}' or ']'. Behind a key, or behind json_separate. */
+/* '{' or '[' of the whole text, of a member, and of an element; '}' or ']'. */
 void json_open(struct json_out *json, char bracket);
+void json_open_member(struct json_out *json, const char *name, char bracket);
+void json_open_element(struct json_out *json, char bracket);
 void json_close(struct json_out *json, char bracket);
 
 /* Whole members. */

@@ -19,8 +19,7 @@ struct named {
 
 static void add_counts(struct json_out *json, const char *name, const struct named *counts,
                        size_t n) {
-    json_key(json, name);
-    json_open(json, '{');
+    json_open_member(json, name, '{');
     for (size_t i = 0; i < n; i++) {
         json_i64(json, counts[i].name, metric_read(counts[i].metric));
     }
@@ -71,8 +70,7 @@ static void add_all_counts(struct json_out *json) {
 static void add_times(struct json_out *json, const struct pick_admin *admin) {
     struct metric_distribution times[N_PICK_TIMES], scrape = {.count = 0};
     pick_times_read(admin, times);
-    json_key(json, "times");
-    json_open(json, '{');
+    json_open_member(json, "times", '{');
     for (size_t i = 0; i < N_PICK_TIMES; i++) {
         status_histogram_add(json, PICK_TIME_NAMES[i], &times[i]);
     }
@@ -113,8 +111,7 @@ static void add_endpoint(struct json_out *json, const struct pool_snapshot *snap
     const struct endpoint *endpoint = member->endpoint;
     struct endpoint_load load;
     pool_snapshot_load(snapshot, member, now_ns, &load);
-    json_separate(json);
-    json_open(json, '{');
+    json_open_element(json, '{');
     json_text(json, "address", endpoint_text(endpoint));
     json_text(json, "state", str_of(pick_state_name(endpoint)));
     json_u64(json, "picks", endpoint_n_picked(endpoint));
@@ -126,8 +123,7 @@ static void add_endpoint(struct json_out *json, const struct pool_snapshot *snap
 
 /* Of those that were sent on, how long they waited; the others are counts. */
 static void add_queue(struct json_out *json, const struct flow_band_numbers *band) {
-    json_separate(json);
-    json_open(json, '{');
+    json_open_element(json, '{');
     json_i64(json, "priority", band->priority);
     json_u64(json, "waiting", band->n_waiting);
     json_u64(json, "bytes", band->n_bytes);
@@ -142,8 +138,7 @@ static void add_queue(struct json_out *json, const struct flow_band_numbers *ban
 static void add_queues(struct json_out *json, struct pool *pool, struct flow_band_numbers *bands) {
     struct pool_flow_numbers numbers;
     pool_read_flow(pool, bands, bands ? MOST_BANDS : 0, &numbers);
-    json_key(json, "queues");
-    json_open(json, '[');
+    json_open_member(json, "queues", '[');
     for (size_t i = 0; bands && i < numbers.n_bands; i++) {
         add_queue(json, &bands[i]);
     }
@@ -153,14 +148,12 @@ static void add_queues(struct json_out *json, struct pool *pool, struct flow_ban
 static void add_pool(struct json_out *json, const struct pick_shown *pool,
                      struct flow_band_numbers *bands) {
     uint64_t now_ns = clock_now_ns();
-    json_separate(json);
-    json_open(json, '{');
+    json_open_element(json, '{');
     json_text(json, "name", pick_shown_name(pool));
     json_u64(json, "generation", pool->numbers.generation);
     json_u64(json, "in_flight", pool->numbers.n_in_flight);
     add_queues(json, pool->entry->pool, bands);
-    json_key(json, "endpoints");
-    json_open(json, '[');
+    json_open_member(json, "endpoints", '[');
     for (uint32_t i = 0; i < pool->snapshot->n_members; i++) {
         add_endpoint(json, pool->snapshot, &pool->snapshot->members[i], now_ns);
     }
@@ -179,8 +172,7 @@ void pick_status_print(struct pick_admin *admin, struct buf *out) {
     add_all_counts(&json);
     add_times(&json, admin);
     pick_kube_status(admin, &json);
-    json_key(&json, "pools");
-    json_open(&json, '[');
+    json_open_member(&json, "pools", '[');
     for (size_t i = 0; i < list.n; i++) {
         add_pool(&json, &list.items[i], bands);
     }

@@ -9,11 +9,6 @@
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static void begin(struct json_out *json, const char *name, char bracket) {
-    json_key(json, name);
-    json_open(json, bracket);
-}
-
 /* A member whose name somebody chose. */
 static void begin_named(struct json_out *json, struct str name) {
     json_separate(json);
@@ -22,20 +17,14 @@ static void begin_named(struct json_out *json, struct str name) {
     json_open(json, '{');
 }
 
-/* An element of a list. */
-static void begin_element(struct json_out *json) {
-    json_separate(json);
-    json_open(json, '{');
-}
-
 /* `brackets`: those of an object or a list. */
 static void add_empty(struct json_out *json, const char *name, const char *brackets) {
-    begin(json, name, brackets[0]);
+    json_open_member(json, name, brackets[0]);
     json_close(json, brackets[1]);
 }
 
 static void add_i64s(struct json_out *json, const char *name, const int64_t *values, size_t n) {
-    begin(json, name, '[');
+    json_open_member(json, name, '[');
     for (size_t i = 0; i < n; i++) {
         json_separate(json);
         buf_add_i64(json->out, values[i]);
@@ -54,14 +43,14 @@ static void add_datatype(struct json_out *json, enum datatype datatype) {
 
 static void add_reshape(struct json_out *json, const struct model_config_tensor *tensor) {
     if (tensor->has_reshape) {
-        begin(json, "reshape", '{');
+        json_open_member(json, "reshape", '{');
         add_i64s(json, "shape", tensor->reshape.dims, tensor->reshape.rank);
         json_close(json, '}');
     }
 }
 
 static void add_input(struct json_out *json, const struct model_config_tensor *tensor) {
-    begin_element(json);
+    json_open_element(json, '{');
     json_text(json, "name", tensor->name);
     add_datatype(json, tensor->datatype);
     json_text(json, "format", STR("FORMAT_NONE"));
@@ -75,7 +64,7 @@ static void add_input(struct json_out *json, const struct model_config_tensor *t
 }
 
 static void add_output(struct json_out *json, const struct model_config_tensor *tensor) {
-    begin_element(json);
+    json_open_element(json, '{');
     json_text(json, "name", tensor->name);
     add_datatype(json, tensor->datatype);
     add_i64s(json, "dims", tensor->dims.dims, tensor->dims.rank);
@@ -90,7 +79,7 @@ static void add_tensors(struct json_out *json, const char *name,
                         const struct model_config_tensor *all, size_t n,
                         void (*add)(struct json_out *json,
                                     const struct model_config_tensor *tensor)) {
-    begin(json, name, '[');
+    json_open_member(json, name, '[');
     for (size_t i = 0; i < n; i++) {
         add(json, &all[i]);
     }
@@ -100,17 +89,17 @@ static void add_tensors(struct json_out *json, const char *name,
 /* ---- serving --------------------------------------------------------------------------------- */
 
 static void add_policy(struct json_out *json, const struct model_config *config) {
-    begin(json, "version_policy", '{');
+    json_open_member(json, "version_policy", '{');
     switch (config->policy) {
     case VERSIONS_LATEST:
-        begin(json, "latest", '{');
+        json_open_member(json, "latest", '{');
         json_u64(json, "num_versions", config->latest_count);
         break;
     case VERSIONS_ALL:
-        begin(json, "all", '{');
+        json_open_member(json, "all", '{');
         break;
     case VERSIONS_SPECIFIC:
-        begin(json, "specific", '{');
+        json_open_member(json, "specific", '{');
         add_i64s(json, "versions", (const int64_t *)config->specific, config->n_specific);
         break;
     }
@@ -119,8 +108,8 @@ static void add_policy(struct json_out *json, const struct model_config *config)
 }
 
 static void add_instances(struct json_out *json, const struct model_config *config) {
-    begin(json, "instance_group", '[');
-    begin_element(json);
+    json_open_member(json, "instance_group", '[');
+    json_open_element(json, '{');
     json_text(json, "name", config->name);
     json_text(json, "kind", STR("KIND_CPU"));
     json_u64(json, "count", config->instance_count);
@@ -135,7 +124,7 @@ static void add_instances(struct json_out *json, const struct model_config *conf
 
 static void add_queue_policy(struct json_out *json, const char *name,
                              const struct model_queue_policy *policy) {
-    begin(json, name, '{');
+    json_open_member(json, name, '{');
     json_text(json, "timeout_action", policy->delays ? STR("DELAY") : STR("REJECT"));
     json_u64(json, "default_timeout_microseconds", policy->timeout_us);
     json_bool(json, "allow_timeout_override", policy->allow_override);
@@ -147,7 +136,7 @@ static void add_batching(struct json_out *json, const struct model_config *confi
     if (!config->has_dynamic_batching) {
         return;
     }
-    begin(json, "dynamic_batching", '{');
+    json_open_member(json, "dynamic_batching", '{');
     add_i64s(json, "preferred_batch_size", (const int64_t *)config->preferred_batch_sizes,
              config->n_preferred);
     json_u64(json, "max_queue_delay_microseconds", config->max_queue_delay_us);
@@ -155,7 +144,7 @@ static void add_batching(struct json_out *json, const struct model_config *confi
     json_u64(json, "priority_levels", config->priority_levels);
     json_u64(json, "default_priority_level", config->default_priority);
     add_queue_policy(json, "default_queue_policy", &config->queue);
-    begin(json, "priority_queue_policy", '{');
+    json_open_member(json, "priority_queue_policy", '{');
     for (size_t i = 0; i < config->n_levels; i++) {
         char level[24];
         snprintf(level, sizeof(level), "%llu", (unsigned long long)config->levels[i].level);
@@ -170,7 +159,7 @@ static void add_batching(struct json_out *json, const struct model_config *confi
 /* What stands for false and for true, under the datatype's own name; the other two are empty. */
 static void add_pair(struct json_out *json, const char *name, enum datatype datatype,
                      const struct model_control *control) {
-    begin(json, name, '[');
+    json_open_member(json, name, '[');
     for (size_t i = 0; i < 2 && control->datatype == datatype; i++) {
         int32_t whole;
         float number;
@@ -195,10 +184,10 @@ static void add_control(struct json_out *json, const struct model_control *contr
                                         [CONTROL_END] = "CONTROL_SEQUENCE_END",
                                         [CONTROL_CORRID] = "CONTROL_SEQUENCE_CORRID"};
     bool is_id = control->kind == CONTROL_CORRID;
-    begin_element(json);
+    json_open_element(json, '{');
     json_text(json, "name", control->name);
-    begin(json, "control", '[');
-    begin_element(json);
+    json_open_member(json, "control", '[');
+    json_open_element(json, '{');
     json_text(json, "kind", str_of(kinds[control->kind]));
     add_pair(json, "int32_false_true", DT_INT32, is_id ? &none : control);
     add_pair(json, "fp32_false_true", DT_FP32, is_id ? &none : control);
@@ -216,12 +205,12 @@ static void add_control(struct json_out *json, const struct model_control *contr
 static void add_strategy(struct json_out *json, const struct model_config *config) {
     const struct model_sequences *sequences = &config->sequences;
     if (sequences->strategy == SEQUENCES_DIRECT) {
-        begin(json, "direct", '{');
+        json_open_member(json, "direct", '{');
         json_u64(json, "max_queue_delay_microseconds", config->max_queue_delay_us);
         json_key(json, "minimum_slot_utilization");
         buf_printf(json->out, "%.9g", sequences->min_utilization);
     } else {
-        begin(json, "oldest", '{');
+        json_open_member(json, "oldest", '{');
         json_u64(json, "max_candidate_sequences", sequences->max_candidates);
         add_i64s(json, "preferred_batch_size", (const int64_t *)config->preferred_batch_sizes,
                  config->n_preferred);
@@ -236,10 +225,10 @@ static void add_sequences(struct json_out *json, const struct model_config *conf
     if (sequences->strategy == SEQUENCES_NONE) {
         return;
     }
-    begin(json, "sequence_batching", '{');
+    json_open_member(json, "sequence_batching", '{');
     add_strategy(json, config);
     json_u64(json, "max_sequence_idle_microseconds", sequences->idle_us);
-    begin(json, "control_input", '[');
+    json_open_member(json, "control_input", '[');
     for (size_t i = 0; i < sequences->n_controls; i++) {
         add_control(json, &sequences->controls[i]);
     }
@@ -252,21 +241,21 @@ static void add_sequences(struct json_out *json, const struct model_config *conf
 /* ---- the rest -------------------------------------------------------------------------------- */
 
 static void add_transaction_policy(struct json_out *json, const struct model_config *config) {
-    begin(json, "model_transaction_policy", '{');
+    json_open_member(json, "model_transaction_policy", '{');
     json_bool(json, "decoupled", config->decoupled);
     json_close(json, '}');
 }
 
 static void add_response_cache(struct json_out *json, const struct model_config *config) {
     if (config->response_cache) {
-        begin(json, "response_cache", '{');
+        json_open_member(json, "response_cache", '{');
         json_bool(json, "enable", true);
         json_close(json, '}');
     }
 }
 
 static void add_parameters(struct json_out *json, const struct model_config *config) {
-    begin(json, "parameters", '{');
+    json_open_member(json, "parameters", '{');
     for (size_t i = 0; i < config->n_params; i++) {
         begin_named(json, config->params[i].name);
         json_text(json, "string_value", config->params[i].value);
@@ -296,13 +285,13 @@ static void add_warmup_input(struct json_out *json, const struct model_warmup_in
 }
 
 static void add_warmups(struct json_out *json, const struct model_config *config) {
-    begin(json, "model_warmup", '[');
+    json_open_member(json, "model_warmup", '[');
     for (size_t i = 0; i < config->n_warmups; i++) {
         const struct model_warmup *sample = &config->warmups[i];
-        begin_element(json);
+        json_open_element(json, '{');
         json_text(json, "name", sample->name);
         json_u64(json, "batch_size", sample->batch_size);
-        begin(json, "inputs", '{');
+        json_open_member(json, "inputs", '{');
         for (size_t j = 0; j < sample->n_inputs; j++) {
             add_warmup_input(json, &sample->inputs[j]);
         }

@@ -9,8 +9,7 @@
 #include "serve/http_text.h"
 
 static void add_count(struct json_out *json, const char *name, uint64_t count, uint64_t ns) {
-    json_key(json, name);
-    json_open(json, '{');
+    json_open_member(json, name, '{');
     json_u64(json, "count", count);
     json_u64(json, "ns", ns);
     json_close(json, '}');
@@ -28,8 +27,7 @@ static void add_compute(struct json_out *json, uint64_t count,
 }
 
 static void add_requests(struct json_out *json, const struct model_statistics *statistics) {
-    json_key(json, "inference_stats");
-    json_open(json, '{');
+    json_open_member(json, "inference_stats", '{');
     add_time(json, "success", &statistics->success);
     add_time(json, "fail", &statistics->fail);
     add_time(json, "queue", &statistics->queue);
@@ -42,11 +40,9 @@ static void add_requests(struct json_out *json, const struct model_statistics *s
 static void add_batches(struct json_out *json, struct model_version *version) {
     struct statistics_batch *batches;
     size_t n = model_version_batches(version, json->out->arena, &batches);
-    json_key(json, "batch_stats");
-    json_open(json, '[');
+    json_open_member(json, "batch_stats", '[');
     for (size_t i = 0; i < n; i++) {
-        json_separate(json);
-        json_open(json, '{');
+        json_open_element(json, '{');
         json_u64(json, "batch_size", batches[i].size);
         add_compute(json, batches[i].count, &batches[i].compute);
         json_close(json, '}');
@@ -67,13 +63,11 @@ static void add_response(struct json_out *json, const struct statistics_response
 static void add_responses(struct json_out *json, struct model_version *version) {
     struct statistics_response *responses;
     size_t n = model_version_responses(version, json->out->arena, &responses);
-    json_key(json, "response_stats");
-    json_open(json, '{');
+    json_open_member(json, "response_stats", '{');
     for (size_t i = 0; i < n; i++) {
         char place[24];
         snprintf(place, sizeof(place), "%zu", i);
-        json_key(json, place);
-        json_open(json, '{');
+        json_open_member(json, place, '{');
         add_response(json, &responses[i]);
         json_close(json, '}');
     }
@@ -85,8 +79,7 @@ static void add_version(void *cookie, struct model_version *version) {
     const struct model_spec *spec = model_version_spec(version);
     struct model_statistics statistics;
     model_version_statistics(version, &statistics);
-    json_separate(json);
-    json_open(json, '{');
+    json_open_element(json, '{');
     json_text(json, "name", spec->name);
     json_text(json, "version", spec->version_text);
     json_u64(json, "last_inference", statistics.last_inference_ms);
@@ -96,8 +89,7 @@ static void add_version(void *cookie, struct model_version *version) {
     add_responses(json, version);
     add_batches(json, version);
     /* What memory a model takes its backend doesn't say. */
-    json_key(json, "memory_usage");
-    json_open(json, '[');
+    json_open_member(json, "memory_usage", '[');
     json_close(json, ']');
     json_close(json, '}');
 }
@@ -109,8 +101,7 @@ void http_stats_answer(struct http_api *api, struct http_exchange *exchange,
     struct json_out json = {.out = &body};
     buf_init(&body, exchange->arena, 1024);
     json_open(&json, '{');
-    json_key(&json, "model_stats");
-    json_open(&json, '[');
+    json_open_member(&json, "model_stats", '[');
     if (!body.failed && repository_visit_ready(api->repository, path->model, path->version,
                                                add_version, &json, &err) != ST_OK) {
         err.status = ST_BAD_REQUEST; /* as the reference server has it, for an unknown name too */

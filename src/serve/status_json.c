@@ -7,8 +7,7 @@
 /* ---- models ---------------------------------------------------------------------------------- */
 
 static void add_failures(struct json_out *json, const struct model_statistics *statistics) {
-    json_key(json, "failed");
-    json_open(json, '{');
+    json_open_member(json, "failed", '{');
     for (int i = 0; i < STATISTICS_REASONS; i++) {
         json_u64(json, statistics_reason_name((enum statistics_reason)i), statistics->failed[i]);
     }
@@ -39,8 +38,7 @@ static void add_statistics(struct json_out *json, struct model_version *version)
 
 static void add_entry(void *cookie, const struct repository_entry *entry) {
     struct json_out *json = cookie;
-    json_separate(json);
-    json_open(json, '{');
+    json_open_element(json, '{');
     json_text(json, "name", entry->model);
     json_u64(json, "version", entry->number);
     json_text(json, "state", str_of(repository_phase_name(entry->phase)));
@@ -57,8 +55,7 @@ void status_json_print(struct admin_metrics *metrics, struct buf *out) {
     struct json_out json = {.out = out};
     json_open(&json, '{');
     status_process_add(&json, &metrics->process, repository_is_ready(metrics->repository));
-    json_key(&json, "models");
-    json_open(&json, '[');
+    json_open_member(&json, "models", '[');
     repository_visit(metrics->repository, add_entry, &json);
     json_close(&json, ']');
     json_close(&json, '}');

@@ -5,8 +5,7 @@
 #include "loop/clock.h"
 
 static void add_server(struct json_out *json, const struct admin_process *process, bool ready) {
-    json_key(json, "server");
-    json_open(json, '{');
+    json_open_member(json, "server", '{');
     json_text(json, "version", str_of(process->version));
     json_f64(json, "started", process->started_seconds);
     json_bool(json, "ready", ready);
@@ -16,8 +15,7 @@ static void add_server(struct json_out *json, const struct admin_process *proces
 static void add_process(struct json_out *json, struct admin_process *process) {
     struct admin_machine_state state;
     admin_machine_read(&process->machine, &state);
-    json_key(json, "process");
-    json_open(json, '{');
+    json_open_member(json, "process", '{');
     json_f64(json, "cpu_seconds", state.cpu_seconds);
     json_u64(json, "resident_bytes", state.resident_bytes);
     json_f64(json, "machine_utilization", state.utilization);
@@ -32,8 +30,7 @@ static void add_process(struct json_out *json, struct admin_process *process) {
 
 static void add_error(void *cookie, const char *protocol, enum status status, int64_t n) {
     struct json_out *json = cookie;
-    json_separate(json);
-    json_open(json, '{');
+    json_open_element(json, '{');
     json_text(json, "protocol", str_of(protocol));
     json_text(json, "reason", str_of(status_name(status)));
     json_u64(json, "count", (uint64_t)n);
@@ -44,8 +41,7 @@ void status_process_add(struct json_out *json, struct admin_process *process, bo
     json_u64(json, "now_ns", clock_now_ns());
     add_server(json, process, ready);
     add_process(json, process);
-    json_key(json, "errors");
-    json_open(json, '[');
+    json_open_member(json, "errors", '[');
     metric_visit_errors(add_error, json);
     json_close(json, ']');
 }
@@ -56,11 +52,9 @@ void status_histogram_add(struct json_out *json, const char *name,
     while (n > 0 && seen->buckets[n - 1] == 0) {
         n--;
     }
-    json_key(json, name);
-    json_open(json, '{');
+    json_open_member(json, name, '{');
     json_u64(json, "sum", seen->sum);
-    json_key(json, "buckets");
-    json_open(json, '[');
+    json_open_member(json, "buckets", '[');
     for (unsigned i = 0; i < n; i++) {
         json_separate(json);
         buf_add_u64(json->out, seen->buckets[i]);

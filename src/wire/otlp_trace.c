@@ -41,11 +41,9 @@ static void add_number(struct json_out *json, const char *name, uint64_t number)
 }
 
 static void open_attribute(struct json_out *json, struct str key) {
-    json_separate(json);
-    json_open(json, '{');
+    json_open_element(json, '{');
     json_text(json, "key", key);
-    json_key(json, "value");
-    json_open(json, '{');
+    json_open_member(json, "value", '{');
 }
 
 static void close_attribute(struct json_out *json) {
@@ -85,12 +83,10 @@ void otlp_trace_end(struct buf *out) {
 
 static void add_events(struct json_out *json, const struct trace_record *record,
                        const struct layer *layer, uint64_t unix_ns) {
-    json_key(json, "events");
-    json_open(json, '[');
+    json_open_member(json, "events", '[');
     for (unsigned i = 0; i < TRACE_MARKS; i++) {
         if (record->ns[i] > 0 && (layer->events >> i & 1)) {
-            json_separate(json);
-            json_open(json, '{');
+            json_open_element(json, '{');
             add_number(json, "timeUnixNano", record->ns[i] + unix_ns);
             json_text(json, "name", str_of(trace_mark_name((enum trace_mark)i)));
             json_close(json, '}');
@@ -100,8 +96,7 @@ static void add_events(struct json_out *json, const struct trace_record *record,
 }
 
 static void add_attributes(struct json_out *json, const struct trace_record *record) {
-    json_key(json, "attributes");
-    json_open(json, '[');
+    json_open_member(json, "attributes", '[');
     text_attribute(json, STR("triton.model_name"), record->model);
     number_attribute(json, STR("triton.model_version"), record->version);
     number_attribute(json, STR("triton.trace_id"), record->id);
@@ -117,8 +112,7 @@ static void add_status(struct json_out *json, const struct trace_record *record)
     if (record->ns[TRACE_INFER_RESPONSE_COMPLETE] > 0) {
         return;
     }
-    json_key(json, "status");
-    json_open(json, '{');
+    json_open_member(json, "status", '{');
     if (record->failure.len > 0 && utf8_is_valid(record->failure.ptr, record->failure.len)) {
         json_text(json, "message", record->failure);
     }
@@ -160,8 +154,7 @@ size_t otlp_trace_add(struct buf *out, const struct trace_record *record,
     uint64_t start, end;
     size_t n = 0;
     for (size_t i = 0; i < OTLP_SPANS && times_of(record, i, &start, &end); i++, n++) {
-        json_separate(&json);
-        json_open(&json, '{');
+        json_open_element(&json, '{');
         add_hex(&json, "traceId", ids->trace, TRACE_ID_BYTES);
         add_hex(&json, "spanId", ids->spans[i], SPAN_ID_BYTES);
         if (ids->state.len > 0) {

@@ -87,8 +87,7 @@ static void print_tensor(struct buf *out, uint64_t id, const struct trace_tensor
     json_u64(&json, "id", id);
     json_text(&json, "activity",
               of->is_output ? STR("TENSOR_BACKEND_OUTPUT") : STR("TENSOR_QUEUE_INPUT"));
-    json_key(&json, "tensor");
-    json_open(&json, '{');
+    json_open_member(&json, "tensor", '{');
     add_text(&json, "name", tensor->name);
     json_text(&json, "data", elements_of(out->arena, tensor));
     json_text(&json, "shape", shape_of(out->arena, tensor));

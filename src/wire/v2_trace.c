@@ -128,8 +128,7 @@ enum status v2_trace_decode(struct arena *arena, struct str body, const struct v
 /* ---- writing --------------------------------------------------------------------------------- */
 
 static void print_levels(struct json_out *json, uint32_t level) {
-    json_key(json, v2_trace_name(V2_TRACE_LEVEL));
-    json_open(json, '[');
+    json_open_member(json, v2_trace_name(V2_TRACE_LEVEL), '[');
     if (level == 0) {
         json_separate(json);
         buf_add_json_string(json->out, STR("OFF"));
