@@ -129,6 +129,7 @@ tsan: build-tsan ## the threaded part under the thread sanitizer
 		tests/interop/test_grpc_storm.py tests/interop/test_response_cache_storm.py \
 		tests/interop/test_sequence_storm.py tests/interop/test_mixture.py tests/interop/test_service_manager.py \
 		tests/interop/test_trace.py tests/interop/test_trace_export.py \
+		$(addprefix tests/interop/test_,repository_reload.py shared_memory.py sequence_life.py) \
 		$(addprefix tests/interop/test_pick,.py _process.py _health.py _scrape.py _status.py)
 
 storm: build-tsan ## STORM_SECONDS (300) of gRPC callers who give up, under the thread sanitizer

@@ -21,6 +21,7 @@ enum {
     MOST_WAIT_S = 30,
     END_S = 3,
     FIRST_BYTES = 4096,
+    ANSWER_BYTES = 4096, /* in which a collector says what it did not take */
 };
 
 /* Lives in its own arena. */
@@ -41,10 +42,13 @@ struct trace_export {
     struct batch *oldest, *newest;
     size_t n_spans;           /* in all of them */
     struct http_fetch *fetch; /* of the oldest; NULL: it is not being sent */
-    struct alarm alarm;       /* the next thing to do */
-    uint64_t due_ns;          /* when the newest is sent at the latest */
-    uint64_t again_ns;        /* the oldest is not sent before */
-    bool failing;             /* the last batch got lost: it has been logged */
+    char answer[ANSWER_BYTES];
+    size_t n_answer;    /* bytes of it; over ANSWER_BYTES: it was longer, and is not there */
+    struct alarm alarm; /* the next thing to do */
+    uint64_t due_ns;    /* when the newest is sent at the latest */
+    uint64_t again_ns;  /* the oldest is not sent before */
+    bool failing;       /* the last batch got lost: it has been logged */
+    bool refusing;      /* some spans of the last were refused: it has been logged */
     bool ending;
     bool stopping; /* the fetcher has been told */
     uint64_t end_ns;
@@ -105,6 +109,24 @@ static void end_oldest(struct trace_export *self, bool written, const char *why)
     self->failing = !written;
     self->again_ns = 0;
     drop_oldest(self);
+}
+
+/* Clause: OTLP, partial success: what was refused is told, and not sent again. */
+static void end_taken(struct trace_export *self) {
+    struct arena *arena = arena_new(NULL, 0);
+    struct str said = str_make(self->answer, self->n_answer), why = STR("");
+    uint64_t n_refused = 0;
+    if (arena && self->n_answer <= ANSWER_BYTES) {
+        n_refused = otlp_trace_refused(arena, said, &why);
+    }
+    if (n_refused > 0 && !self->refusing) {
+        log_event(LOG_WARNING, "the collector refused spans", LOG_U64("spans", n_refused),
+                  LOG_U64("of", self->oldest->n_spans), LOG_STR("reason", why));
+    }
+    self->refusing = n_refused > 0;
+    bool any = n_refused < self->oldest->n_spans;
+    end_oldest(self, any, "the collector refused all spans");
+    arena_free(arena);
 }
 
 /* ---- adding ---------------------------------------------------------------------------------- */
@@ -175,13 +197,23 @@ static void on_fetched(void *user, const struct http_fetched *fetched) {
     snprintf(why, sizeof why, "the collector answered with %d", fetched->status);
     self->fetch = NULL;
     if (answered && fetched->status >= 200 && fetched->status < 300) {
-        end_oldest(self, true, NULL);
+        end_taken(self);
     } else if (may_be_sent_again(fetched) && self->oldest->tries < TRIES && !self->ending) {
         self->again_ns = clock_now_ns() + wait_s(self, fetched) * NS_PER_S;
     } else {
         end_oldest(self, false, answered ? why : fetched->error.text);
     }
     go_on(self);
+}
+
+static void on_piece(void *user, struct str bytes) {
+    struct trace_export *self = user;
+    if (bytes.len <= ANSWER_BYTES && self->n_answer <= ANSWER_BYTES - bytes.len) {
+        memcpy(self->answer + self->n_answer, bytes.ptr, bytes.len);
+        self->n_answer += bytes.len;
+    } else {
+        self->n_answer = ANSWER_BYTES + 1;
+    }
 }
 
 static void send_oldest(struct trace_export *self) {
@@ -196,9 +228,12 @@ static void send_oldest(struct trace_export *self) {
                                  .timeout_ns = (self->ending ? END_S : TRY_S) * NS_PER_S,
                                  .body = buf_str(&batch->text),
                                  .content_type = "application/json",
+                                 .max_body_bytes = SIZE_MAX,
+                                 .piece = on_piece,
                                  .done = on_fetched,
                                  .user = self};
     batch->tries++;
+    self->n_answer = 0;
     if (batch->text.failed) {
         end_oldest(self, false, "out of memory");
     } else if (http_fetch_begin(self->fetcher, &ask, &self->fetch, &err) != ST_OK) {

@@ -5,6 +5,7 @@
 #include "base/json_out.h"
 #include "base/num.h"
 #include "base/utf8.h"
+#include "wire/json_read.h"
 
 enum { KIND_SERVER = 2, STATUS_ERROR = 2 };
 
@@ -178,4 +179,39 @@ size_t otlp_trace_add(struct buf *out, const struct trace_record *record,
         parent = ids->spans[i];
     }
     return n;
+}
+
+/* ---- the answer ------------------------------------------------------------------------------ */
+
+/* 64-bit numbers are text, but numbers are taken, too. */
+static uint64_t count_of(const struct json_tree *tree, yyjson_val *val) {
+    uint64_t count = 0;
+    int64_t number;
+    struct error err;
+    if (val && yyjson_is_str(val)) {
+        return num_parse_u64(json_str(val), &count) ? count : 0;
+    }
+    return val && json_read_i64(tree, val, 0, &number, &err) == ST_OK ? (uint64_t)number : 0;
+}
+
+uint64_t otlp_trace_refused(struct arena *arena, struct str answer, struct str *why) {
+    static const struct v2_limits limits = {
+        .max_json_bytes = UINT16_MAX, .max_json_depth = 16, .max_elements = 1024};
+    const struct str partial = STR("partialSuccess");
+    const struct str names[] = {STR("rejectedSpans"), STR("errorMessage")};
+    yyjson_val *success, *members[2];
+    struct json_tree tree;
+    struct error err;
+    *why = STR("");
+    if (json_tree_parse(&tree, "the answer", arena, answer, &limits, &err) != ST_OK ||
+        !yyjson_is_obj(tree.root)) {
+        return 0;
+    }
+    json_find(tree.root, &partial, 1, &success);
+    if (!success || !yyjson_is_obj(success)) {
+        return 0;
+    }
+    json_find(success, names, 2, members);
+    *why = members[1] && yyjson_is_str(members[1]) ? json_str(members[1]) : *why;
+    return count_of(&tree, members[0]);
 }

@@ -31,4 +31,9 @@ size_t otlp_trace_add(struct buf *out, const struct trace_record *record,
                       const struct otlp_ids *ids, uint64_t unix_ns, bool first);
 void otlp_trace_end(struct buf *out);
 
+/* What a collector says that it took a request with. Returns: how many spans it refused; *why says
+ * why, in `arena`, if it does. An answer that says nothing of the kind has refused none.
+ * Clause: OTLP, partial success. */
+uint64_t otlp_trace_refused(struct arena *arena, struct str answer, struct str *why);
+
 #endif

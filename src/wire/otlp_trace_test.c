@@ -92,11 +92,41 @@ static void how_many(void **state) {
     arena_free(arena);
 }
 
+static void what_was_refused(void **state) {
+    static const struct {
+        const char *answer;
+        uint64_t n;
+        const char *why;
+    } rows[] = {
+        {"", 0, ""},
+        {"{}", 0, ""},
+        {"[1]", 0, ""},
+        {"<html>", 0, ""},
+        {"{\"partialSuccess\":{}}", 0, ""},
+        {"{\"partialSuccess\":null}", 0, ""},
+        {"{\"partialSuccess\":{\"rejectedSpans\":\"3\",\"errorMessage\":\"too old\"}}", 3,
+         "too old"},
+        {"{\"partialSuccess\":{\"rejectedSpans\":2}}", 2, ""},
+        {"{\"partialSuccess\":{\"rejectedSpans\":-2}}", 0, ""},
+        {"{\"partialSuccess\":{\"rejectedSpans\":\"many\",\"errorMessage\":7}}", 0, ""},
+        {"{\"partialSuccess\":{\"errorMessage\":\"only said\"}}", 0, "only said"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct arena *arena = arena_new(NULL, 0);
+        struct str why;
+        assert_int_equal(otlp_trace_refused(arena, str_of(rows[i].answer), &why), rows[i].n);
+        assert_true(str_is(why, rows[i].why));
+        arena_free(arena);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frame),
         cmocka_unit_test(one_span),
         cmocka_unit_test(how_many),
+        cmocka_unit_test(what_was_refused),
     };
     return cmocka_run_group_tests_name("wire/otlp_trace", tests, NULL, NULL);
 }

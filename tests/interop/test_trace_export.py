@@ -17,8 +17,8 @@ SOON = "opentelemetry,bsp_schedule_delay=10"
 @pytest.fixture
 def start(start_server, repositories, tmp_path):
     with contextlib.ExitStack() as stack:
-        def begin(*settings, answers=(), url=None):
-            collector = stack.enter_context(otlp.Collector(answers))
+        def begin(*settings, answers=(), said=(), url=None):
+            collector = stack.enter_context(otlp.Collector(answers, said))
             live = Live(start_server, tmp_path, repositories("default"), "mode=opentelemetry",
                         "level=TIMESTAMPS", f"opentelemetry,url={url or collector.url}", *settings, file=False)
             for client in live.clients.values():
@@ -166,6 +166,20 @@ def test_a_collector_that_refuses(start):
     live.infer()
     live.wait_count(1)
     assert collector.n_asked == 3
+
+
+def test_a_collector_that_takes_a_part(start):
+    """What it refuses is told once, and not sent again; what it says besides is nothing."""
+    said = [b'{"partialSuccess":{"rejectedSpans":"%d","errorMessage":"too old"}}' % n for n in (2, 1, 3)]
+    live, collector = start("rate=1", SOON, said=[*said, b"{" * 5000, b"[" * 100, b"none"])
+    live.server.expect_error("cannot send traces")
+    for n, result in ((1, "written"), (2, "written"), (1, "failed"), (3, "written"), (4, "written"), (5, "written")):
+        live.infer()
+        live.wait_count(n, result)
+    log = live.server.log_text()
+    assert log.count("the collector refused spans") == 1 and '"spans":2,"of":3,"reason":"too old"' in log
+    assert log.count("the collector refused all spans") == 1
+    assert collector.n_asked == 6
 
 
 def test_no_collector(start):

@@ -40,10 +40,10 @@ FORM = {"resourceSpans": [{"resource": {"attributes": ATTRIBUTES},
 
 
 class Collector:
-    """`answers`: statuses to begin with, and fields for them; then 200."""
+    """`answers`: statuses to begin with, and fields for them; then 200. `said`: the bodies of those that take."""
 
-    def __init__(self, answers=()):
-        self.answers, self.problems = list(answers), []
+    def __init__(self, answers=(), said=()):
+        self.answers, self.problems, self.said = list(answers), [], list(said)
         self.requests = []  # those taken: resource attributes, spans
         self.n_asked = 0
         self.changed = threading.Condition()
@@ -68,9 +68,10 @@ class Collector:
                 for name, value in fields.items():
                     self.send_header(name, value)
                 self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", "2")
+                said = collector.said.pop(0) if status == 200 and collector.said else b"{}"
+                self.send_header("Content-Length", str(len(said)))
                 self.end_headers()
-                self.wfile.write(b"{}")
+                self.wfile.write(said)
 
             def log_message(self, *_):
                 pass
