@@ -26,6 +26,9 @@ SETTINGS = {
     "picker-alone": ["serve.enabled=false", 'pool.selector={"app": "vllm"}', "pool.targetPorts=[8000, 8001]",
                      'pool.appProtocol="kubernetes.io/h2c"', 'pool.failureMode="FailClose"',
                      'pick.config={"metrics": {"preset": "vllm"}}'],
+    "others-behind-envoy-gateway": ["serve.enabled=false", 'pool.selector={"app": "vllm"}', "pool.targetPorts=[8200]",
+                                    'gateway.kind="envoy-gateway"'],
+    "others-behind-a-sidecar": ["serve.enabled=false", 'pool.selector={"app": "vllm"}', 'gateway.kind="sidecar"'],
     "servers-alone": ["pick.enabled=false", "pool.create=false", 'gateway.kind="none"'],
     "leader-election": ["pick.leaderElection=true"],
     "own-certificate": ['pick.tls={"mode": "secret", "secretName": "picker-tls"}'],
@@ -144,7 +147,7 @@ def test_selectors_find_their_pods(what):
         if one["kind"] in ("Service", "PodDisruptionBudget", "PodMonitor", "Deployment", "InferencePool"):
             found = [name for name, template in pods.items() if takes(selector_of(one), template)]
             assert len(found) == (0 if "vllm" in str(one["spec"]) else 1), one
-        if one["kind"] == "Service":
+        if one["kind"] == "Service" and found:
             assert {port["targetPort"] for port in one["spec"]["ports"]} <= port_names(pods[found[0]]), one
         if one["kind"] == "PodMonitor":
             assert one["spec"]["podMetricsEndpoints"][0]["port"] in port_names(pods[found[0]]), one
@@ -161,10 +164,14 @@ def backends(one):
     return [(ref["kind"], ref["name"]) for ref in one["spec"].get("targetRefs", [])]
 
 
-@pytest.mark.parametrize("what", ["gateway", "istio", "envoy-gateway", "envoy-sidecar", "example"])
+@pytest.mark.parametrize("what", ["gateway", "istio", "envoy-gateway", "envoy-sidecar", "example", "picker-alone",
+                                  "others-behind-envoy-gateway", "others-behind-a-sidecar"])
 def test_references_are_there(what):
-    objects = manifests.named(manifests.kustomized(what))
-    for one in objects.values():
+    objects = manifests.named(objects_of(what))
+    for (kind, _), one in objects.items():
+        if kind == "ConfigMap" and "envoy.yaml" in one["data"]:
+            asked = set(re.findall(r"address: ([a-z][a-z0-9.-]*),", one["data"]["envoy.yaml"]))
+            assert asked and all(("Service", host) in objects for host in asked), asked
         if one["kind"] in ("HTTPRoute", "DestinationRule") or one["kind"].endswith("Policy"):
             assert all(found in objects for found in backends(one)), one
     for template in manifests.pods(objects.values()).values():
@@ -229,6 +236,14 @@ def test_the_chart_has_no_faults():
     manifests.helm("lint")
 
 
+def test_another_envoy_is_another_pod():
+    """Envoy reads its configuration once: the ConfigMap's name is another one when it is another."""
+    def named_by(release):
+        volumes = manifests.pods(manifests.charted('gateway.kind="sidecar"', release=release))[f"{release}-pick"]["spec"]
+        return next(one["configMap"]["name"] for one in volumes["volumes"] if one["name"] == "envoy")
+    assert named_by("a").removeprefix("a-") != named_by("b").removeprefix("b-")
+
+
 def test_two_releases_share_nothing():
     one, other = (manifests.charted('gateway.kind="sidecar"', release=release) for release in ("a", "b"))
     assert not manifests.named(one).keys() & manifests.named(other).keys()
@@ -237,7 +252,7 @@ def test_two_releases_share_nothing():
 
 @pytest.mark.parametrize("setting, said", [
     ('gateway.kind="nginx"', "gateway/kind"), ("serve.replica=3", "replica"), ("pool.targetPorts=[0]", "targetPorts"),
-    ('pick.tls={"mode": "secret"}', "secretName")])
+    ('pick.tls={"mode": "secret"}', "secretName"), ("serve.enabled=false", "pool.selector")])
 def test_what_makes_no_sense_is_refused(setting, said):
     with pytest.raises(AssertionError) as refused:
         manifests.charted(setting)

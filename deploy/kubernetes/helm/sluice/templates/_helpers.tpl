@@ -74,6 +74,14 @@ annotations:
 {{- end }}
 {{- end }}
 
+{{- /* What the sidecar reads, once: another name with other contents starts new pods, as kustomize does it. */ -}}
+{{- define "sluice.envoyconfig" -}}
+{{ .Files.Get "files/envoy.yaml" | replace "sluice-serve" (printf "%s-serve" .Release.Name) }}
+{{- end }}
+{{- define "sluice.envoyname" -}}
+{{ .Release.Name }}-envoy-{{ include "sluice.envoyconfig" . | sha256sum | trunc 10 }}
+{{- end }}
+
 {{- define "sluice.gateway" -}}
 {{ .Values.gateway.name | default .Release.Name }}
 {{- end }}
