@@ -170,7 +170,7 @@ packages: ## Debian packages in build/packages, and what lintian says of them
 	@tools/bootstrap packages
 	@tools/packages $(BUILD)/packages
 
-packages-test: tools packages ## install and run them in a bare Debian (root; some minutes)
+packages-test: tools packages ## install and run them in a bare Debian, by a real systemd too (root; some minutes)
 	@tools/test-packages $(BUILD)/packages
 
 image-test: tools ## the image of deploy/docker, without Docker, and what is in it (root; ten minutes)
