@@ -152,7 +152,11 @@ static void on_leads(void *cookie, bool leads) {
     self->leads = leads;
     atomic_store(&self->ready, leads && self->has_pool);
     tell_main(self);
-    look_at_status(self);
+    if (leads) {
+        look_at_status(self);
+    } else {
+        kube_status_rest(self->status);
+    }
 }
 
 /* ---- what the others say --------------------------------------------------------------------- */

@@ -169,8 +169,7 @@ enum status kube_status_new(const struct kube_status_options *options, struct ku
     return ST_OK;
 }
 
-void kube_status_stop(struct kube_status *status) {
-    status->stopped = true;
+void kube_status_rest(struct kube_status *status) {
     alarm_clear(worker_alarms(status->options.worker), &status->alarm);
     if (status->call) {
         kube_call_cancel(status->call);
@@ -178,6 +177,12 @@ void kube_status_stop(struct kube_status *status) {
     }
     arena_free(status->arena);
     status->arena = NULL;
+    status->again = status->failed = false;
+}
+
+void kube_status_stop(struct kube_status *status) {
+    status->stopped = true;
+    kube_status_rest(status);
 }
 
 void kube_status_free(struct kube_status *status) {

@@ -64,6 +64,23 @@ def test_one_leads(cluster, namespace, start):
     assert {verb for verb, _, _ in asked} == {"get", "create", "patch"}
 
 
+def test_the_leader_alone_writes(cluster, namespace, start):
+    """What is to be said of objects both of them know; after each has had its time to, one has said it."""
+    accounts = [cluster.service_account(namespace, rules=[*kube_picker.shipped_rules(), RIGHTS]) for _ in range(2)]
+    first = start("first", {"token": accounts[0].token})
+    first.wait_health(SERVING)
+    second = start("second", {"token": accounts[1].token})
+    second.wait_endpoints(["127.0.0.7:8000"])
+    for name in ("one", "two", "three"):
+        cluster.admin.apply(kube_picker.model(namespace, name))
+        first.wait_for(lambda one=name: any(
+            condition["status"] == "True" for condition in cluster.admin.get(
+                "InferenceModel", one, kube_picker.ALPHA, namespace).get("status", {}).get("conditions", [])), name)
+    written = [{one[3] for one in cluster.requests_of(account) if one[2] == "inferencemodels/status"}
+               for account in accounts]
+    assert written == [{"one", "two", "three"}, set()]
+
+
 def test_a_lost_leader_is_followed(cluster, namespace, start):
     first = start("first")
     first.wait_health(SERVING)
