@@ -2,6 +2,7 @@
 reference's own clients, and what differs between the two."""
 import concurrent.futures
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -194,6 +195,41 @@ def test_callers_at_the_same_time(live):
     name = "nv_inference_request_success" + labels
     assert after[name] - before.get(name, 0) == N_CALLERS * N_CALLS
     assert after["nv_inference_compute_infer_duration_us" + labels] > 0
+
+
+def count_threads(folder, sources, n_cpus, more=""):
+    """How many the process has when a model has computed, and how many its log says an instance may have.
+    As many CPUs are the server's as a quota of the cgroup would leave it."""
+    adopt(folder / "models", sources / "cnn" / "1", "cnn", f'backend: "openvino" max_batch_size: 16 {more}')
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, sorted(before)[:n_cpus])
+        server = Server(folder, ["--model-repository", folder / "models", "--workers", "2"])
+    finally:
+        os.sched_setaffinity(0, before)
+    with server, tritonclient.http.InferenceServerClient(server.address) as connected:
+        client = tritonclient.http, connected
+        name, shape = inputs_of(client, "cnn")
+        for _ in range(5):
+            infer(client, "cnn", numpy.zeros([8, *shape], numpy.float32), name)
+        said = re.search('"model loaded".*"threads":([0-9]+)', server.log_text())
+        return len(os.listdir(f"/proc/{server.pid}/task")), int(said[1])
+
+
+def test_it_computes_with_the_threads_that_it_may_have(sources, tmp_path):
+    """All CPUs for one instance, whose own thread is one of them, or its share for each of several."""
+    n_cpus = min(len(os.sched_getaffinity(0)), 2)
+    shares = f"instance_group {{ count: {n_cpus} }}"
+    said = 'parameters { key: "INFERENCE_NUM_THREADS" value { string_value: "1" } }'
+    counts = []
+    for n, more, n_threads in ((1, "", 1), (n_cpus, "", n_cpus), (n_cpus, shares, 1), (n_cpus, shares + said, 1)):
+        folder = tmp_path / str(len(counts))
+        folder.mkdir()
+        count, n_told = count_threads(folder, sources, n, more)
+        assert n_told == n_threads
+        counts.append(count)
+    assert counts[0] <= counts[1] <= counts[0] + n_cpus - 1
+    assert counts[2] == counts[3]
 
 
 def test_what_cannot_be_loaded_says_why(start_server, sources, tmp_path):
