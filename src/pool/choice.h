@@ -59,7 +59,8 @@ struct choice {
     struct dice *dice;           /* whose numbers decide what is left to chance */
     uint64_t now_ns;
 
-    uint32_t n; /* candidates */
+    uint32_t n;        /* candidates */
+    uint32_t adapters; /* LoRA: what any of them may have, in one number (load.h) */
     const struct choice_columns *columns;
     const uint32_t *place_of; /* of each member, as long as none was taken away; then NULL */
     float *score;   /* of each candidate, the sum so far; counts from the first scorer on */

@@ -48,6 +48,7 @@ static inline void plugin_fixture_open(struct plugin_fixture *fixture, const str
 #include "pool/choice_columns.def"
 #undef COLUMN
     fixture->choice = (struct choice){.snapshot = pool_look(fixture->pool.reader),
+                                      .adapters = UINT32_MAX,
                                       .prefix = &fixture->prefix,
                                       .dice = &fixture->dice,
                                       .n = n,

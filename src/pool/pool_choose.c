@@ -67,6 +67,7 @@ enum status pool_gather(struct pool_reader *reader, const struct pool_request *r
                            .headers = request->headers,
                            .dice = &reader->dice,
                            .now_ns = now_ns,
+                           .adapters = view->adapters,
                            .columns = &view->columns,
                            .place_of = view->place_of,
                            .score = view->score,

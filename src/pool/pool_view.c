@@ -111,6 +111,7 @@ static void look(struct pool_view *view, const struct pool_snapshot *snapshot, u
     columns->address[at] = snapshot->members[member].hash;
     columns->known[at] = load.known;
     columns->adapters[at] = load.adapters;
+    view->adapters |= load.adapters;
     columns->in_flight[at] = (float)in_flight;
     columns->n_waiting[at] = (float)(load.known & LOAD_WAITING ? load.n_waiting : in_flight);
     columns->n_running[at] = (float)(load.known & LOAD_RUNNING ? load.n_running : in_flight);
@@ -123,6 +124,7 @@ static void look_at_all(struct pool_view *view, const struct pool_snapshot *snap
                         uint64_t now_ns) {
     view->until_ns = UINT64_MAX;
     view->read_ns = now_ns;
+    view->adapters = 0;
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
         look(view, snapshot, i, now_ns);
     }

@@ -20,6 +20,7 @@ struct pool_view {
     uint64_t n_changes;  /* that it has followed */
     uint64_t read_ns;    /* when all were looked at last */
     uint64_t until_ns;   /* nothing that is known is too old before */
+    uint32_t adapters;   /* what any of them may have: all that was seen since all were looked at */
     uint32_t cap;        /* places in each column */
     void *memory;        /* of all columns */
     struct choice_columns columns;

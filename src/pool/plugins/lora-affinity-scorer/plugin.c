@@ -72,7 +72,8 @@ VECTORS static uint32_t find_some(const uint32_t *adapters, uint32_t bit) {
 static void correct(const void *parameters, struct choice *choice, float weight) {
     const uint32_t *adapters = choice->columns->adapters;
     uint32_t hash = load_adapter_hash(choice->model), bit = load_adapter_bit(hash);
-    uint32_t n = choice->model.ptr ? choice->n : 0, n_whole = n - n % SOME;
+    bool any = choice->model.ptr && (choice->adapters & bit);
+    uint32_t n = any ? choice->n : 0, n_whole = n - n % SOME;
     (void)parameters;
     for (uint32_t i = 0; i < n_whole; i += SOME) {
         uint32_t found = find_some(adapters + i, bit);
