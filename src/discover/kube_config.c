@@ -15,7 +15,7 @@ static enum status no_memory(struct error *err) {
 
 /* ---- the service account of a pod ------------------------------------------------------------ */
 
-static enum status take_path(struct kube_datum *datum, const char *folder, const char *name,
+static enum status take_path(struct credential *datum, const char *folder, const char *name,
                              struct error *err) {
     char path[PATH_BYTES];
     snprintf(path, sizeof(path), "%s/%s", folder, name);
@@ -26,14 +26,14 @@ static enum status take_path(struct kube_datum *datum, const char *folder, const
 /* One that can't be read is none: whoever is asked for objects has to say where. */
 static enum status take_namespace(struct kube_config *config, const char *folder,
                                   struct error *err) {
-    struct kube_datum file = {.path = NULL};
+    struct credential file = {.path = NULL};
     struct error ignored;
     enum status status = take_path(&file, folder, "namespace", err);
-    if (status == ST_OK && kube_datum_look(&file, true, &ignored) == ST_OK) {
+    if (status == ST_OK && credential_look(&file, true, &ignored) == ST_OK) {
         config->name_space = strdup(file.text);
         status = config->name_space ? ST_OK : no_memory(err);
     }
-    kube_datum_fini(&file);
+    credential_fini(&file);
     return status;
 }
 
@@ -51,8 +51,8 @@ static enum status read_pod(struct kube_config *config, const char *folder, stru
     enum status status =
         config->server ? take_path(&config->token, folder, "token", err) : no_memory(err);
     status = status == ST_OK ? take_path(&config->ca, folder, "ca.crt", err) : status;
-    status = status == ST_OK ? kube_datum_look(&config->token, true, err) : status;
-    status = status == ST_OK ? kube_datum_look(&config->ca, false, err) : status;
+    status = status == ST_OK ? credential_look(&config->token, true, err) : status;
+    status = status == ST_OK ? credential_look(&config->ca, false, err) : status;
     return status == ST_OK ? take_namespace(config, folder, err) : status;
 }
 
@@ -84,10 +84,10 @@ void kube_config_free(struct kube_config *config) {
     if (!config) {
         return;
     }
-    kube_datum_fini(&config->ca);
-    kube_datum_fini(&config->cert);
-    kube_datum_fini(&config->key);
-    kube_datum_fini(&config->token);
+    credential_fini(&config->ca);
+    credential_fini(&config->cert);
+    credential_fini(&config->key);
+    credential_fini(&config->token);
     kube_exec_free(config->exec);
     if (config->basic) {
         secret_wipe(config->basic, strlen(config->basic));

@@ -4,8 +4,8 @@
 #define SLUICE_DISCOVER_KUBE_CONFIG_STATE_H
 
 #include "base/doc.h"
+#include "discover/credential.h"
 #include "discover/kube_config.h"
-#include "discover/kube_datum.h"
 #include "discover/kube_exec.h"
 
 struct kube_config {
@@ -13,8 +13,8 @@ struct kube_config {
     char *name_space; /* NULL: none */
     char *tls_name;   /* that the server's certificate has; NULL: the host of the URL */
     bool insecure;
-    struct kube_datum ca, cert, key;
-    struct kube_datum token; /* that of a file comes before one that is given beside it */
+    struct credential ca, cert, key;
+    struct credential token; /* that of a file comes before one that is given beside it */
     char *basic;             /* "Authorization: Basic …"; NULL: none */
     char **fields;           /* of the header, besides: as whom to act */
     size_t n_fields;
@@ -44,7 +44,7 @@ enum status kube_config_text(const struct doc_node *node, const char *key, char 
                              struct error *err) __attribute__((warn_unused_result));
 /* The members NAME (a file) and NAME-data (base64), which comes first. */
 enum status kube_config_pem(const struct doc_node *node, const char *name, const char *folder,
-                            struct kube_datum *out, struct error *err)
+                            struct credential *out, struct error *err)
     __attribute__((warn_unused_result));
 /* A path as whoever wrote a file in `folder` means it. Returns: NULL when out of memory. Owns: the
  * caller. */

@@ -56,7 +56,7 @@ char *kube_config_path(const char *folder, struct str path) {
 }
 
 /* base64 in which there may be line breaks. */
-static enum status decode(const struct doc_node *node, struct str text, struct kube_datum *out,
+static enum status decode(const struct doc_node *node, struct str text, struct credential *out,
                           struct error *err) {
     struct arena *arena = arena_new(NULL, 0);
     struct buf dense;
@@ -73,7 +73,7 @@ static enum status decode(const struct doc_node *node, struct str text, struct k
     if (status == ST_BAD_REQUEST || (status == ST_OK && bytes.len == 0)) {
         status = doc_error(node, err, "expected base64 of a PEM file");
     }
-    status = status == ST_OK ? kube_datum_set(out, bytes, err) : status;
+    status = status == ST_OK ? credential_set(out, bytes, err) : status;
     if (arena && bytes.ptr) {
         secret_wipe((void *)(uintptr_t)bytes.ptr, bytes.len);
         secret_wipe(dense.data, dense.len);
@@ -83,7 +83,7 @@ static enum status decode(const struct doc_node *node, struct str text, struct k
 }
 
 enum status kube_config_pem(const struct doc_node *node, const char *name, const char *folder,
-                            struct kube_datum *out, struct error *err) {
+                            struct credential *out, struct error *err) {
     char data_name[64];
     struct str data = {NULL, 0}, path = {NULL, 0};
     snprintf(data_name, sizeof(data_name), "%s-data", name);
@@ -111,7 +111,7 @@ static enum status read_token(struct kube_config *config, const struct doc_node 
     enum status status = kube_config_secret(user, "token", &token, err);
     status = status == ST_OK ? kube_config_secret(user, "tokenFile", &file, err) : status;
     if (status == ST_OK && token.len > 0) {
-        status = kube_datum_set(&config->token, token, err);
+        status = credential_set(&config->token, token, err);
     }
     if (status == ST_OK && file.len > 0) {
         config->token.path = kube_config_path(folder, file);

@@ -224,10 +224,10 @@ static enum status read_end(const struct doc_node *status_node, int64_t *out, st
     return ST_OK;
 }
 
-static enum status take(struct kube_datum *datum, const struct doc_node *node, const char *key,
+static enum status take(struct credential *datum, const struct doc_node *node, const char *key,
                         struct error *err) {
     struct str text = kube_text(node, key);
-    return text.len > 0 ? kube_datum_set(datum, text, err) : ST_OK;
+    return text.len > 0 ? credential_set(datum, text, err) : ST_OK;
 }
 
 static enum status read_status(const struct doc_node *node, struct kube_credential *out,
@@ -268,8 +268,8 @@ enum status kube_exec_parse(const struct kube_exec *exec, struct str output,
 }
 
 void kube_credential_fini(struct kube_credential *credential) {
-    kube_datum_fini(&credential->token);
-    kube_datum_fini(&credential->cert);
-    kube_datum_fini(&credential->key);
+    credential_fini(&credential->token);
+    credential_fini(&credential->cert);
+    credential_fini(&credential->key);
     *credential = (struct kube_credential){.until_s = 0};
 }

@@ -8,7 +8,7 @@
 
 #include "base/buf.h"
 #include "base/doc.h"
-#include "discover/kube_datum.h"
+#include "discover/credential.h"
 
 struct kube_exec {
     char *version;      /* "client.authentication.k8s.io/v1" */
@@ -28,7 +28,7 @@ struct kube_exec_cluster {
 
 /* What it answered: a token, or a certificate and its key, or all of them. */
 struct kube_credential {
-    struct kube_datum token, cert, key;
+    struct credential token, cert, key;
     int64_t until_s; /* of the wall clock; INT64_MAX: it says no end */
 };
 

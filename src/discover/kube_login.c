@@ -85,7 +85,7 @@ static enum status run(struct kube_login *login, struct error *err) {
     const struct kube_config *config = login->config;
     struct kube_exec_cluster cluster = {.server = config->server,
                                         .tls_name = config->tls_name,
-                                        .ca = kube_datum_text(&config->ca),
+                                        .ca = credential_text(&config->ca),
                                         .insecure = config->insecure,
                                         .extension = config->extension};
     struct arena *arena = arena_new(worker_arenas(login->worker), 0);
@@ -123,10 +123,10 @@ static enum status look_at_program(struct kube_login *login, struct error *err) 
 enum status kube_login_look(struct kube_login *login, struct kube_identity *out,
                             struct error *err) {
     struct kube_config *config = login->config;
-    enum status status = kube_datum_look(&config->ca, false, err);
-    status = status == ST_OK ? kube_datum_look(&config->cert, false, err) : status;
-    status = status == ST_OK ? kube_datum_look(&config->key, false, err) : status;
-    status = status == ST_OK ? kube_datum_look(&config->token, true, err) : status;
+    enum status status = credential_look(&config->ca, false, err);
+    status = status == ST_OK ? credential_look(&config->cert, false, err) : status;
+    status = status == ST_OK ? credential_look(&config->key, false, err) : status;
+    status = status == ST_OK ? credential_look(&config->token, true, err) : status;
     status = status == ST_OK && config->exec ? look_at_program(login, err) : status;
     if (status != ST_OK) {
         return status;
@@ -135,9 +135,9 @@ enum status kube_login_look(struct kube_login *login, struct kube_identity *out,
     bool by_cert = said->cert.text != NULL;
     *out =
         (struct kube_identity){.token = config->token.text ? config->token.text : said->token.text,
-                               .ca = kube_datum_text(&config->ca),
-                               .cert = kube_datum_text(by_cert ? &said->cert : &config->cert),
-                               .key = kube_datum_text(by_cert ? &said->key : &config->key),
+                               .ca = credential_text(&config->ca),
+                               .cert = credential_text(by_cert ? &said->cert : &config->cert),
+                               .key = credential_text(by_cert ? &said->key : &config->key),
                                .generation = login->generation};
     return ST_OK;
 }

@@ -13,7 +13,7 @@ enum { MOST_KEPT = 4096 };
 static void drop_target(struct target *target) {
     scraper_give_up(target);
     scrape_schedule_remove(&target->of->scraper->schedule, &target->turn);
-    scrape_token_fini(&target->token);
+    credential_fini(&target->token);
     free(target);
 }
 
@@ -91,13 +91,21 @@ static void follow(struct scraped *scraped, const struct pool_snapshot *snapshot
 
 /* ---- the tokens ------------------------------------------------------------------------------ */
 
+/* One that can't be read is logged, and endpoints are asked without. */
+static void look_at_token(struct credential *token, struct str path) {
+    struct error ignored;
+    if (credential_follow(token, path)) {
+        (void)!credential_look(token, true, &ignored);
+    }
+}
+
 /* Before anybody is asked with them. */
 static void look_at_tokens(struct scraped *scraped) {
     const struct scrape_plan *plan = scraped->plan;
-    scrape_token_look(&scraped->token, plan ? plan->token_file : STR(""));
+    look_at_token(&scraped->token, plan ? plan->token_file : STR(""));
     for (size_t i = 0; i < scraped->n_targets; i++) {
         struct target *target = scraped->targets[i];
-        scrape_token_look(&target->token, target->place.token_file);
+        look_at_token(&target->token, target->place.token_file);
     }
 }
 
@@ -113,7 +121,7 @@ static void drop_scraped(void *cookie, struct followed *item) {
     for (size_t i = 0; i < scraped->n_targets; i++) {
         drop_target(scraped->targets[i]);
     }
-    scrape_token_fini(&scraped->token);
+    credential_fini(&scraped->token);
     free(scraped->targets);
     free(scraped);
 }

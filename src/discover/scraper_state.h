@@ -2,10 +2,10 @@
 #ifndef SLUICE_DISCOVER_SCRAPER_STATE_H
 #define SLUICE_DISCOVER_SCRAPER_STATE_H
 
+#include "discover/credential.h"
 #include "discover/followed.h"
 #include "discover/scrape_page.h"
 #include "discover/scrape_schedule.h"
-#include "discover/scrape_token.h"
 #include "discover/scraper.h"
 #include "net/http_fetch.h"
 #include "net/log_limit.h"
@@ -24,8 +24,8 @@ struct target {
     const struct endpoint *endpoint; /* of the reader's snapshot */
     struct scrape_target_place place;
     struct scrape_past past;
-    struct scrape_token token; /* its own */
-    struct http_fetch *fetch;  /* under way; NULL: it waits for its time */
+    struct credential token;  /* its own */
+    struct http_fetch *fetch; /* under way; NULL: it waits for its time */
     struct room *room;
     uint64_t asked_ns;
     uint32_t in_flight; /* when it was asked */
@@ -40,7 +40,7 @@ struct scraped {
     struct target **targets;        /* in the order of their addresses */
     size_t n_targets;
     struct scrape_pace pace;
-    struct scrape_token token; /* of endpoints without one of their own */
+    struct credential token; /* of endpoints without one of their own */
 };
 
 struct scraper {
