@@ -15,7 +15,7 @@
 static const sluice_host *the_host;
 
 struct sluice_model {
-    int n_open;
+    int unused;
 };
 
 enum { ROWS = 1024, KEY_BYTES = 160, KEYS = 4096 };
@@ -42,11 +42,13 @@ struct said {
     size_t key_bytes;
 };
 
+static struct sluice_model the_model;
+
 static sluice_status model_open(const sluice_model_args *args, sluice_model **model,
                                 sluice_error *error) {
     (void)args, (void)error;
-    *model = calloc(1, sizeof(**model));
-    return *model ? SLUICE_OK : SLUICE_NO_MEMORY;
+    *model = &the_model;
+    return SLUICE_OK;
 }
 
 static sluice_status model_describe(sluice_model *model, sluice_model_info *info,
@@ -57,7 +59,7 @@ static sluice_status model_describe(sluice_model *model, sluice_model_info *info
 }
 
 static void model_close(sluice_model *model) {
-    free(model);
+    (void)model;
 }
 
 static sluice_status instance_open(sluice_model *model, uint32_t index, sluice_instance **instance,

@@ -9,10 +9,9 @@ import time
 
 import pytest
 
-from lib import http1, repository, server
+from lib import backends, http1, repository, server
 from lib.http1 import Connection
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 HALF = (b"POST /v2/models/id_fp32/infer HTTP/1.1\r\nHost: localhost\r\n"
         b'Content-Length: 71\r\n\r\n{"inputs":')
 OTHER_HALF = b'[{"name":"INPUT0","shape":[1],"datatype":"FP32","data":[1]}]}'
@@ -151,13 +150,7 @@ def gate(tmp_path):
         def open(self):
             self.file.write_text("")
 
-    os.makedirs(tmp_path / "backends")
-    subprocess.run(["cc", "-std=c17", "-D_GNU_SOURCE", "-fPIC", "-shared", "-fvisibility=hidden",
-                    "-Wall", "-Wextra", "-Werror", "-I", os.path.join(server.ROOT, "include"),
-                    os.path.join(HERE, "gate_backend.c"), "-o",
-                    tmp_path / "backends" / "libsluice_gate.so"], check=True)
-    shutil.copy(os.path.join(server.build(), "backends", "libsluice_identity.so"),
-                tmp_path / "backends")
+    backends.make(tmp_path, "gate")
     os.makedirs(tmp_path / "models" / "gated" / "1")
     (tmp_path / "models" / "gated" / "config.pbtxt").write_text(f"""
         backend: "gate"

@@ -27,16 +27,14 @@ TEXT = ("direct_text", "oldest_text")
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sequences")
-    return sequences.write(folder / "models", MODELS), sequences.build(str(folder))
+def models(tmp_path_factory):
+    return sequences.make(tmp_path_factory.mktemp("sequences"), MODELS)
 
 
 @pytest.fixture
-def running(start_server, folders):
+def running(start_server, models):
     """A server whose gauges are looked at when the test is over, and which answers then."""
-    server = start_server("--model-repository", folders[0], "--backend-dir", folders[1],
-                          grpc=("127.0.0.1:0",))
+    server = start_server(*models, grpc=("127.0.0.1:0",))
     yield server
     last = Client("http", server)
     assert last.add("direct", 99, 1, start=True)["SUM"] == 1
@@ -56,8 +54,8 @@ def identifier(model, number):
     return f"number {number}" if model in TEXT else number
 
 
-def test_check_says_what_there_is(folders):
-    done = run("serve", "--check", "--model-repository", folders[0], "--backend-dir", folders[1])
+def test_check_says_what_there_is(models):
+    done = run("serve", "--check", *models)
     assert done.returncode == 0
     for line in ("sequences  direct: 4 at once at each instance, over after 60000000 us of rest",
                  "sequences  oldest: 4 at once at each instance", "sequences  direct: 1 at once",

@@ -28,19 +28,17 @@ PATIENCE = http1.PATIENCE
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sequences")
-    return sequences.write(folder / "models", MODELS), sequences.build(str(folder))
+def models(tmp_path_factory):
+    return sequences.make(tmp_path_factory.mktemp("sequences"), MODELS)
 
 
 @pytest.fixture
-def begin(start_server, folders):
+def begin(start_server, models):
     """Starts a server, whose gauges are looked at when the test is over."""
     started = []
 
     def start(*args):
-        started.append(start_server("--model-repository", folders[0], "--backend-dir", folders[1],
-                                    *args, grpc=("127.0.0.1:0",)))
+        started.append(start_server(*models, *args, grpc=("127.0.0.1:0",)))
         return started[-1]
     yield start
     for server in started:

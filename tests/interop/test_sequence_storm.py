@@ -36,9 +36,8 @@ MODELS = {
 
 @pytest.fixture
 def server(start_server, tmp_path):
-    server = start_server("--model-repository", sequences.write(tmp_path / "models", MODELS),
-                          "--backend-dir", sequences.build(str(tmp_path)),
-                          "--max-queue-size", 50, grpc=("127.0.0.1:0",))
+    server = start_server(*sequences.make(tmp_path, MODELS), "--max-queue-size", 50,
+                          grpc=("127.0.0.1:0",))
     yield server
     metrics.wait_at_rest(server.address, server.arenas)
 

@@ -1,15 +1,11 @@
-"""Models that keep a sum for each sequence: a backend of a few lines, which is compiled for the tests."""
+"""Models that keep a sum for each sequence, and clients of theirs."""
 import os
-import shutil
-import subprocess
 
 import numpy
 import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
 
-from lib import server
-
-SOURCE = os.path.join(server.ROOT, "tests", "interop", "adder_backend.c")
+from lib import backends
 
 FLAGS = {"START": "CONTROL_SEQUENCE_START", "END": "CONTROL_SEQUENCE_END",
          "READY": "CONTROL_SEQUENCE_READY"}
@@ -33,17 +29,6 @@ def adder(strategy="direct { }", max_batch_size=4, corrid=None, pair="int32_fals
                       strategy, *controls, "}", more, ""])
 
 
-def build(folder):
-    """A folder of backends with the adder in it, and identity."""
-    backends = os.path.join(folder, "backends")
-    os.makedirs(backends)
-    subprocess.run(["cc", "-std=c17", "-D_GNU_SOURCE", "-fPIC", "-shared", "-fvisibility=hidden",
-                    "-Wall", "-Wextra", "-Werror", "-I", os.path.join(server.ROOT, "include"),
-                    SOURCE, "-o", os.path.join(backends, "libsluice_adder.so")], check=True)
-    shutil.copy(os.path.join(server.build(), "backends", "libsluice_identity.so"), backends)
-    return backends
-
-
 def write(folder, models):
     """A repository of models, name → config.pbtxt."""
     for name, config in models.items():
@@ -51,6 +36,12 @@ def write(folder, models):
         with open(os.path.join(folder, name, "config.pbtxt"), "w", encoding="utf-8") as file:
             file.write(config)
     return str(folder)
+
+
+def make(folder, models):
+    """What serves them in `folder`. Returns: arguments of `sluice serve`."""
+    return ["--model-repository", write(os.path.join(folder, "models"), models),
+            "--backend-dir", backends.make(folder, "adder")]
 
 
 class Client:
