@@ -185,25 +185,20 @@ static inline struct http_limits test_limits(void) {
     };
 }
 
-/* `tls` NULL: without. */
-static inline void test_server_start_over(struct test_server *server,
-                                          const struct http_limits *limits,
-                                          struct net_budget budget, const char *address,
-                                          const struct tls_server *tls) {
+/* `handler` is called with the server. `tls` NULL: without. */
+static inline void test_server_start_as(struct test_server *server, struct http_handler handler,
+                                        const struct http_limits *limits, struct net_budget budget,
+                                        const char *address, const struct tls_server *tls) {
     struct error err;
     struct address wanted;
     *server = (struct test_server){.big = malloc(TEST_BIG_BYTES)};
     memset(server->big, 'b', TEST_BIG_BYTES);
+    handler.context = server;
     test_host_init(&server->host, budget);
     struct http_server_options options = {
         .limits = *limits,
         .budget = &server->host.budget,
-        .handler = {.context = server,
-                    .on_head = test_on_head,
-                    .on_body = test_on_body,
-                    .on_gone = test_on_gone,
-                    .on_end = test_on_end,
-                    .error_body = test_error_body},
+        .handler = handler,
         .workers = server->host.workers,
         .n_workers = TEST_WORKERS,
         .acceptor = server->host.workers[0],
@@ -215,6 +210,18 @@ static inline void test_server_start_over(struct test_server *server,
         fail_msg("%s", err.text);
     }
     test_host_start(&server->host);
+}
+
+static inline void test_server_start_over(struct test_server *server,
+                                          const struct http_limits *limits,
+                                          struct net_budget budget, const char *address,
+                                          const struct tls_server *tls) {
+    struct http_handler handler = {.on_head = test_on_head,
+                                   .on_body = test_on_body,
+                                   .on_gone = test_on_gone,
+                                   .on_end = test_on_end,
+                                   .error_body = test_error_body};
+    test_server_start_as(server, handler, limits, budget, address, tls);
 }
 
 static inline void test_server_start_with(struct test_server *server,

@@ -102,29 +102,12 @@ static void on_gone(struct http_exchange *exchange, void *context) {
 /* ---- the client ------------------------------------------------------------------------------ */
 
 static void start(struct test_server *server) {
-    struct error err;
-    struct address wanted;
     struct http_limits limits = test_limits();
-    *server = (struct test_server){0};
-    test_host_init(&server->host, test_budget());
-    struct http_server_options options = {
-        .limits = limits,
-        .budget = &server->host.budget,
-        .handler = {.context = server,
-                    .on_head = on_head,
-                    .on_gone = on_gone,
-                    .on_end = test_on_end,
-                    .error_body = test_error_body},
-        .workers = server->host.workers,
-        .n_workers = TEST_WORKERS,
-        .acceptor = server->host.workers[0],
-        .server_name = "test",
-    };
-    assert_int_equal(address_parse(str_of("127.0.0.1:0"), &wanted, &err), ST_OK);
-    assert_int_equal(http_server_new(&options, &server->server, &err), ST_OK);
-    assert_int_equal(http_server_listen(server->server, &wanted, NULL, &server->host.bound, &err),
-                     ST_OK);
-    test_host_start(&server->host);
+    struct http_handler handler = {.on_head = on_head,
+                                   .on_gone = on_gone,
+                                   .on_end = test_on_end,
+                                   .error_body = test_error_body};
+    test_server_start_as(server, handler, &limits, test_budget(), "127.0.0.1:0", NULL);
 }
 
 static void read_head(int fd, struct test_answer *answer) {
