@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "tensor/pieces.h"
+
 static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for a call");
 }
@@ -18,13 +20,6 @@ static enum status export_text(struct arena *arena, struct str text, const char 
     return copy.ptr ? ST_OK : no_memory(err);
 }
 
-static void gather_copy(const struct tensor *tensor, char *out) {
-    for (size_t i = 0; i < tensor->n_pieces; i++) {
-        memcpy(out, tensor->pieces[i].data, tensor->pieces[i].n_bytes);
-        out += tensor->pieces[i].n_bytes;
-    }
-}
-
 /* The bytes of a tensor in one piece: where they are, if that is one. */
 static enum status export_data(struct arena *arena, const struct tensor *tensor, const void **out,
                                struct error *err) {
@@ -36,7 +31,7 @@ static enum status export_data(struct arena *arena, const struct tensor *tensor,
     if (!all) {
         return no_memory(err);
     }
-    gather_copy(tensor, all);
+    pieces_copy(tensor->pieces, tensor->n_pieces, all, tensor->n_bytes);
     *out = all;
     return ST_OK;
 }
@@ -51,7 +46,7 @@ static enum status export_data_copy(const struct tensor *tensor, size_t index,
                          index, tensor_name_print(tensor->name, name), tensor->n_bytes,
                          buffer->n_bytes);
     }
-    gather_copy(tensor, buffer->data);
+    pieces_copy(tensor->pieces, tensor->n_pieces, buffer->data, tensor->n_bytes);
     *out = buffer->data;
     return ST_OK;
 }

@@ -15,6 +15,7 @@
 #include "model/respond.h"
 #include "model/response_cache.h"
 #include "model/version.h"
+#include "tensor/pieces.h"
 
 /* ---- what a call is known by ----------------------------------------------------------------- */
 
@@ -142,16 +143,6 @@ static void put_params(struct layout *layout, struct params params) {
     }
 }
 
-static void copy_pieces(char *to, const struct tensor *tensor) {
-    for (size_t i = 0; i < tensor->n_pieces; i++) {
-        if (tensor->pieces[i].n_bytes > 0) {
-            memcpy(to, tensor->pieces[i].data, tensor->pieces[i].n_bytes);
-        }
-        to += tensor->pieces[i].n_bytes;
-    }
-    metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)tensor->n_bytes);
-}
-
 static void put_output(struct layout *layout, const struct tensor *tensor,
                        struct kept_output *kept) {
     struct shape shape = tensor->shape;
@@ -161,7 +152,8 @@ static void put_output(struct layout *layout, const struct tensor *tensor,
         for (size_t d = 0; d < shape.rank; d++) {
             dims[d] = shape.dims[d];
         }
-        copy_pieces(data, tensor);
+        size_t n_bytes = pieces_copy(tensor->pieces, tensor->n_pieces, data, tensor->n_bytes);
+        metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)n_bytes);
         *kept = (struct kept_output){dims, shape.rank, data, tensor->n_bytes};
     }
 }

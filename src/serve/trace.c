@@ -6,6 +6,7 @@
 #include "base/metric.h"
 #include "loop/clock.h"
 #include "serve/trace_state.h"
+#include "tensor/pieces.h"
 
 /* ---- beginning and end ----------------------------------------------------------------------- */
 
@@ -177,15 +178,10 @@ static bool take_room(struct trace *trace, size_t n_bytes) {
 
 static char *bytes_copy(struct arena *arena, const struct tensor *tensor) {
     char *data = arena_alloc(arena, tensor->n_bytes);
-    size_t at = 0;
-    for (size_t i = 0; data && i < tensor->n_pieces; i++) {
-        const struct piece *piece = &tensor->pieces[i];
-        if (piece->n_bytes > 0) {
-            memcpy(data + at, piece->data, piece->n_bytes);
-            at += piece->n_bytes;
-        }
+    if (data) {
+        size_t n_bytes = pieces_copy(tensor->pieces, tensor->n_pieces, data, tensor->n_bytes);
+        metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)n_bytes);
     }
-    metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)at);
     return data;
 }
 

@@ -1,10 +1,9 @@
 /* Gives a backend elements at their own alignment. What already lies well is left where it lies;
  * the rest is copied and counted, so that a protocol which never places bodies well shows in the
  * metrics. It refuses to touch BYTES, whose elements have no alignment. */
-#include <string.h>
-
 #include "base/metric.h"
 #include "tensor/infer.h"
+#include "tensor/pieces.h"
 
 /* Pieces first … first + n - 1 hold `n_bytes`, a whole number of elements (the fewest pieces that
  * do, except at the end of a tensor of the wrong size, which infer_check refuses). */
@@ -41,14 +40,8 @@ static bool lies_well(const struct tensor *tensor, size_t element) {
 /* Returns: the bytes of the run in the arena, or NULL when out of memory. */
 static void *run_copy(struct arena *arena, const struct tensor *tensor, struct run run) {
     char *data = arena_alloc(arena, run.n_bytes);
-    size_t at = 0;
-    for (size_t i = run.first; data && i < run.first + run.n; i++) {
-        if (tensor->pieces[i].n_bytes > 0) {
-            memcpy(data + at, tensor->pieces[i].data, tensor->pieces[i].n_bytes);
-        }
-        at += tensor->pieces[i].n_bytes;
-    }
     if (data) {
+        pieces_copy(tensor->pieces + run.first, run.n, data, run.n_bytes);
         metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)run.n_bytes);
     }
     return data;

@@ -10,6 +10,7 @@
 #include "tensor/bytes.h"
 #include "tensor/infer.h"
 #include "tensor/infer_name.h"
+#include "tensor/pieces.h"
 
 /* ---- datatype and shape ---------------------------------------------------------------------- */
 
@@ -138,17 +139,10 @@ static enum status gather_copy(struct infer_request *request, struct tensor *ten
     if (!data || !piece) {
         return error_set(err, ST_NO_MEMORY, "out of memory while gathering a BYTES input");
     }
-    size_t at = 0;
-    for (size_t i = 0; i < tensor->n_pieces; i++) {
-        assert(tensor->pieces[i].n_bytes <= tensor->n_bytes - at);
-        if (tensor->pieces[i].n_bytes > 0) {
-            memcpy(data + at, tensor->pieces[i].data, tensor->pieces[i].n_bytes);
-        }
-        at += tensor->pieces[i].n_bytes;
-    }
-    assert(at == tensor->n_bytes);
-    metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)at);
-    *piece = (struct piece){data, at};
+    size_t n_bytes = pieces_copy(tensor->pieces, tensor->n_pieces, data, tensor->n_bytes);
+    assert(n_bytes == tensor->n_bytes);
+    metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)n_bytes);
+    *piece = (struct piece){data, n_bytes};
     tensor->pieces = piece;
     tensor->n_pieces = 1;
     return ST_OK;

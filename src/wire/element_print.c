@@ -10,6 +10,7 @@
 #include "base/utf8.h"
 #include "tensor/bytes.h"
 #include "tensor/half.h"
+#include "tensor/pieces.h"
 #include "wire/float_print.h"
 #include "wire/v2_json.h"
 #include "wire/v2_print_double.h"
@@ -152,14 +153,10 @@ struct str element_gather(struct arena *arena, const struct tensor *tensor) {
         return str_make(tensor->pieces[0].data, tensor->pieces[0].n_bytes);
     }
     char *data = arena_alloc(arena, tensor->n_bytes);
-    size_t at = 0;
-    for (size_t i = 0; data && i < tensor->n_pieces; i++) {
-        if (tensor->pieces[i].n_bytes > 0) {
-            memcpy(data + at, tensor->pieces[i].data, tensor->pieces[i].n_bytes);
-        }
-        at += tensor->pieces[i].n_bytes;
+    if (!data) {
+        return str_make(NULL, 0);
     }
-    return str_make(data, at);
+    return str_make(data, pieces_copy(tensor->pieces, tensor->n_pieces, data, tensor->n_bytes));
 }
 
 /* The framing of BYTES and their shape disagree. */
