@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { LENGTH_BYTES = 4 /* in front of a BYTES element */ };
+#include "tensor/bytes.h"
 
 static const int64_t ONES[2] = {1, 1};
 
@@ -37,18 +37,18 @@ static size_t put_id(const struct sequence_id *id, enum datatype datatype, unsig
         return datatype_size(datatype);
     }
     uint32_t len = (uint32_t)id->text.len;
-    memcpy(out, &len, LENGTH_BYTES);
+    bytes_put_length(out, len);
     if (len > 0) {
-        memcpy(out + LENGTH_BYTES, id->text.ptr, len);
+        memcpy(out + BYTES_LENGTH_BYTES, id->text.ptr, len);
     }
-    return LENGTH_BYTES + len;
+    return BYTES_LENGTH_BYTES + len;
 }
 
 static bool fill(struct arena *arena, const struct model_control *control, size_t rank,
                  const struct sequence_ask *ask, sluice_input *out) {
     static const struct sequence_id none = {0};
     const struct sequence_id *id = ask ? &ask->id : &none;
-    size_t most = sizeof(id->number) + LENGTH_BYTES + id->text.len;
+    size_t most = sizeof(id->number) + BYTES_LENGTH_BYTES + id->text.len;
     unsigned char *bytes = arena_alloc_aligned(arena, most, sizeof(uint64_t));
     sluice_piece *piece = arena_alloc(arena, sizeof(*piece));
     if (!bytes || !piece) {

@@ -11,7 +11,7 @@
 #include "tensor/bytes.h"
 #include "tensor/half.h"
 
-enum { LENGTH_BYTES = 4 /* of a BYTES element */, MAX_INTEGER = 127 };
+enum { MAX_INTEGER = 127 };
 
 /* The bytes of a row, or of all of them. */
 struct block {
@@ -59,7 +59,7 @@ static void put(char *at, enum datatype datatype, uint64_t random) {
  * server. */
 static enum status make_up(struct arena *arena, const struct model_warmup_input *input,
                            uint64_t n_elements, struct block *out, struct error *err) {
-    size_t size = input->datatype == DT_BYTES ? LENGTH_BYTES : datatype_size(input->datatype);
+    size_t size = input->datatype == DT_BYTES ? BYTES_LENGTH_BYTES : datatype_size(input->datatype);
     uint64_t state = 0;
     out->bytes = arena_calloc(arena, n_elements, size);
     if (!out->bytes) {

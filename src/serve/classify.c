@@ -9,7 +9,7 @@
 #include "serve/best.h"
 #include "tensor/bytes.h"
 
-enum { MOST_VALUES = 1000000, LENGTH_BYTES = 4 };
+enum { MOST_VALUES = 1000000 };
 
 /* ---- what can be ranked ---------------------------------------------------------------------- */
 
@@ -55,7 +55,7 @@ static void print_value(struct buf *out, enum datatype datatype, const char *dat
 static void print_class(struct buf *out, enum datatype datatype, const char *data, size_t index,
                         const struct labels *labels) {
     size_t start = out->len;
-    buf_add(out, "\0\0\0\0", LENGTH_BYTES);
+    buf_add(out, "\0\0\0\0", BYTES_LENGTH_BYTES);
     print_value(out, datatype, data, index);
     buf_add_char(out, ':');
     buf_add_u64(out, index);
@@ -64,7 +64,7 @@ static void print_class(struct buf *out, enum datatype datatype, const char *dat
         buf_add_str(out, labels->items[index]);
     }
     if (!out->failed) {
-        bytes_put_length(out->data + start, (uint32_t)(out->len - start - LENGTH_BYTES));
+        bytes_put_length(out->data + start, (uint32_t)(out->len - start - BYTES_LENGTH_BYTES));
     }
 }
 

@@ -10,7 +10,7 @@
 #include "tensor/bytes.h"
 #include "wire/mip_item.h"
 
-enum { FIRST_PIECES = 8, LENGTH_BYTES = 4, FILE_PIECES = 2 };
+enum { FIRST_PIECES = 8, FILE_PIECES = 2 };
 
 static enum status no_memory(const struct mip_part *part, struct error *err) {
     return error_set(err, ST_NO_MEMORY, "out of memory after %zu bytes for the elements of a batch",
@@ -33,18 +33,18 @@ static bool is_decoded(const struct mip_part *part, size_t input) {
 static enum status read_file(struct mip_part *part, struct str file, const struct mip_input *input,
                              struct tensor *out, struct error *err) {
     struct piece *pieces = arena_calloc(part->arena, FILE_PIECES, sizeof(*pieces));
-    char *length = arena_alloc(part->arena, LENGTH_BYTES);
+    char *length = arena_alloc(part->arena, BYTES_LENGTH_BYTES);
     if (!pieces || !length) {
         return no_memory(part, err);
     }
     bytes_put_length(length, (uint32_t)file.len); /* a packet has less than 4 GiB */
-    pieces[0] = (struct piece){length, LENGTH_BYTES};
+    pieces[0] = (struct piece){length, BYTES_LENGTH_BYTES};
     pieces[1] = (struct piece){file.ptr, file.len};
     *out = (struct tensor){.datatype = DT_BYTES,
                            .shape = input->picture_dims,
                            .pieces = pieces,
                            .n_pieces = file.len > 0 ? FILE_PIECES : 1,
-                           .n_bytes = LENGTH_BYTES + file.len};
+                           .n_bytes = BYTES_LENGTH_BYTES + file.len};
     return ST_OK;
 }
 

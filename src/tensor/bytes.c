@@ -6,8 +6,6 @@
 
 #include "tensor/tensor.h"
 
-enum { LENGTH_BYTES = 4 };
-
 static uint32_t read_length(const char *ptr) {
     const unsigned char *p = (const unsigned char *)ptr;
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
@@ -22,15 +20,16 @@ void bytes_put_length(void *out, uint32_t length) {
 }
 
 bool bytes_next(struct str *rest, struct str *element) {
-    if (rest->len < LENGTH_BYTES) {
+    if (rest->len < BYTES_LENGTH_BYTES) {
         return false;
     }
     size_t length = read_length(rest->ptr);
-    if (length > rest->len - LENGTH_BYTES) {
+    if (length > rest->len - BYTES_LENGTH_BYTES) {
         return false;
     }
-    *element = str_make(rest->ptr + LENGTH_BYTES, length);
-    *rest = str_make(rest->ptr + LENGTH_BYTES + length, rest->len - LENGTH_BYTES - length);
+    *element = str_make(rest->ptr + BYTES_LENGTH_BYTES, length);
+    *rest =
+        str_make(rest->ptr + BYTES_LENGTH_BYTES + length, rest->len - BYTES_LENGTH_BYTES - length);
     return true;
 }
 
@@ -44,7 +43,7 @@ enum status bytes_check(struct str data, uint64_t expected, struct str tensor, s
     if (rest.len > 0) {
         size_t at = data.len - rest.len;
         tensor_name_print(tensor, name);
-        if (rest.len < LENGTH_BYTES) {
+        if (rest.len < BYTES_LENGTH_BYTES) {
             return error_set(err, ST_BAD_DATA,
                              "tensor %s: element %" PRIu64
                              " at byte %zu: its length takes 4 bytes, "
@@ -54,7 +53,7 @@ enum status bytes_check(struct str data, uint64_t expected, struct str tensor, s
         return error_set(err, ST_BAD_DATA,
                          "tensor %s: element %" PRIu64 " at byte %zu says it is %" PRIu32
                          " bytes long, %zu are left",
-                         name, n, at, read_length(rest.ptr), rest.len - LENGTH_BYTES);
+                         name, n, at, read_length(rest.ptr), rest.len - BYTES_LENGTH_BYTES);
     }
     if (n != expected) {
         return error_set(err, ST_BAD_DATA,

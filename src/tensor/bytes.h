@@ -11,6 +11,8 @@
 #include "base/status.h"
 #include "base/str.h"
 
+enum { BYTES_LENGTH_BYTES = 4 /* in front of each element */ };
+
 /* Walks the elements. Starts with `rest` = the tensor's bytes. Returns: true with *element (a view)
  * and `rest` advanced; false at the end or, with `rest` left non-empty, at a broken frame. */
 bool bytes_next(struct str *rest, struct str *element);

@@ -11,8 +11,6 @@
 #include "wire/mip_nesting.h"
 #include "wire/v2_data.h"
 
-enum { LENGTH_BYTES = 4 };
-
 static enum status no_memory(const char *what, struct error *err) {
     return error_set(err, ST_NO_MEMORY, "%s: out of memory for the elements", what);
 }
@@ -21,7 +19,7 @@ static enum status no_memory(const char *what, struct error *err) {
 static enum status frame(struct arena *arena, struct str text, const char *what, struct tensor *out,
                          struct error *err) {
     assert(text.len <= UINT32_MAX); /* no item is longer */
-    size_t n_bytes = LENGTH_BYTES + text.len;
+    size_t n_bytes = BYTES_LENGTH_BYTES + text.len;
     char *data = arena_alloc(arena, n_bytes);
     struct piece *piece = arena_alloc(arena, sizeof(*piece));
     if (!data || !piece) {
@@ -29,7 +27,7 @@ static enum status frame(struct arena *arena, struct str text, const char *what,
     }
     bytes_put_length(data, (uint32_t)text.len);
     if (text.len > 0) {
-        memcpy(data + LENGTH_BYTES, text.ptr, text.len);
+        memcpy(data + BYTES_LENGTH_BYTES, text.ptr, text.len);
     }
     *piece = (struct piece){data, n_bytes};
     out->pieces = piece;

@@ -50,8 +50,6 @@ enum status v2_shape_count(const struct json_tree *tree, yyjson_val *val, struct
 
 /* ---- strings --------------------------------------------------------------------------------- */
 
-enum { LENGTH_BYTES = 4 };
-
 /* Counts, and adds up what the framed elements take. */
 static struct v2_elements measure_strings(struct json_span span, uint64_t max, size_t *n_bytes) {
     struct v2_elements read = {0};
@@ -61,7 +59,7 @@ static struct v2_elements measure_strings(struct json_span span, uint64_t max, s
             continue;
         }
         if (!unsafe_yyjson_is_str(val) || json_str(val).len > UINT32_MAX ||
-            !checked_add(*n_bytes, LENGTH_BYTES + json_str(val).len, n_bytes)) {
+            !checked_add(*n_bytes, BYTES_LENGTH_BYTES + json_str(val).len, n_bytes)) {
             read.bad = val;
             break;
         }
@@ -77,8 +75,8 @@ static void frame_strings(struct json_span span, char *out) {
         if (!unsafe_yyjson_is_arr(val)) {
             struct str text = json_str(val);
             bytes_put_length(out, (uint32_t)text.len);
-            memcpy(out + LENGTH_BYTES, text.ptr, text.len);
-            out += LENGTH_BYTES + text.len;
+            memcpy(out + BYTES_LENGTH_BYTES, text.ptr, text.len);
+            out += BYTES_LENGTH_BYTES + text.len;
         }
     }
 }

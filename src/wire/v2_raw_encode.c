@@ -5,8 +5,6 @@
 #include "wire/v2_json.h"
 #include "wire/v2_request_encode.h"
 
-enum { LENGTH_BYTES = 4 };
-
 static enum status wrong_size(const struct tensor *tensor, struct error *err) {
     char name[TENSOR_NAME_TEXT_BYTES], shape[SHAPE_TEXT_BYTES];
     return error_set(err, ST_BAD_DATA, "input %s: %zu bytes don't fit %s of shape %s%s",
@@ -29,16 +27,16 @@ static void copy_front(const struct tensor *tensor, unsigned char *out, size_t n
 
 /* Clause: "If the data type is BYTE, the shape must be [1]": its length is the body's. */
 static enum status check_element(const struct tensor *tensor, struct error *err) {
-    unsigned char front[LENGTH_BYTES];
-    unsigned char want[LENGTH_BYTES];
+    unsigned char front[BYTES_LENGTH_BYTES];
+    unsigned char want[BYTES_LENGTH_BYTES];
     uint64_t n_elements;
     if (!shape_elements(tensor->shape, &n_elements) || n_elements != 1 ||
-        tensor->n_bytes < LENGTH_BYTES || tensor->n_bytes - LENGTH_BYTES > UINT32_MAX) {
+        tensor->n_bytes < BYTES_LENGTH_BYTES || tensor->n_bytes - BYTES_LENGTH_BYTES > UINT32_MAX) {
         return wrong_size(tensor, err);
     }
-    copy_front(tensor, front, LENGTH_BYTES);
-    bytes_put_length(want, (uint32_t)(tensor->n_bytes - LENGTH_BYTES));
-    return memcmp(front, want, LENGTH_BYTES) == 0 ? ST_OK : wrong_size(tensor, err);
+    copy_front(tensor, front, BYTES_LENGTH_BYTES);
+    bytes_put_length(want, (uint32_t)(tensor->n_bytes - BYTES_LENGTH_BYTES));
+    return memcmp(front, want, BYTES_LENGTH_BYTES) == 0 ? ST_OK : wrong_size(tensor, err);
 }
 
 /* Takes `n_bytes` off the front of the pieces. */
@@ -76,7 +74,7 @@ enum status v2_raw_encode(struct arena *arena, const struct tensor *tensor,
     }
     v2_pieces_add(&pieces, tensor);
     if (tensor->datatype == DT_BYTES) {
-        drop_front(&pieces, LENGTH_BYTES);
+        drop_front(&pieces, BYTES_LENGTH_BYTES);
     }
     out->json = str_make("", 0);
     out->pieces = v2_pieces_finish(&pieces, out->json);
