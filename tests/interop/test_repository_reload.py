@@ -218,6 +218,8 @@ def test_the_end_comes_while_a_model_loads(slow):
     load = post(slow, "/v2/repository/models/one/load")
     slow.wait_for(lambda: state_of(slow, "one") == ["LOADING"], "a load")
     waiting = post(slow, "/v2/repository/models/one/unload")
+    metrics.wait_until(slow.address, lambda numbers: numbers["sluice_requests_in_flight"] >= 3
+                       or state_of(slow, "one") != ["LOADING"], "both, and this one, or the first is through")
     slow.signal()
     assert slow.wait_exit() == 0
     assert load() in (200, 503) and waiting() in (200, 503)
