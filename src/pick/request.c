@@ -134,13 +134,15 @@ static void read_headers(struct found *found, struct str fields) {
 enum status pick_request_hint(struct arena *arena, const struct protocol *protocol,
                               const struct ext_proc_request *message, struct pick_request *out,
                               struct error *err) {
-    struct ext_proc_value item,
-        hint = ext_proc_metadata_find(message, protocol->subset_namespace, protocol->subset_key);
-    struct pb_reader list = pb_read(hint.list);
+    struct ext_proc_value item, hint = {.kind = EXT_PROC_ABSENT};
     enum status st = ST_OK;
+    if (message->metadata.len > 0) {
+        hint = ext_proc_metadata_find(message, protocol->subset_namespace, protocol->subset_key);
+    }
     if (hint.kind == EXT_PROC_ABSENT) {
         return ST_OK;
     }
+    struct pb_reader list = pb_read(hint.list);
     subset_init(&out->hint, false);
     out->has_hint = true;
     if (hint.kind == EXT_PROC_STRING) {

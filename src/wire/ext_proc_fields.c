@@ -45,21 +45,22 @@ static enum status take(const struct pb_field *field, const struct ext_proc_slot
     return status;
 }
 
+enum status ext_proc_take(const struct pb_field *field, const struct ext_proc_slot *slots,
+                          void *out, struct error *err) {
+    const struct ext_proc_slot *slot = slots;
+    while (slot->number != 0 && slot->number != field->number) {
+        slot++;
+    }
+    return slot->number != 0 ? take(field, slot, (char *)out + slot->offset, err) : ST_OK;
+}
+
 enum status ext_proc_read(struct str message, const char *what, const struct ext_proc_slot *slots,
                           void *out, struct error *err) {
     struct pb_reader reader = pb_read(message);
     struct pb_field field;
-    while (pb_next(&reader, &field)) {
-        const struct ext_proc_slot *slot = slots;
-        while (slot->number != 0 && slot->number != field.number) {
-            slot++;
-        }
-        if (slot->number != 0) {
-            enum status status = take(&field, slot, (char *)out + slot->offset, err);
-            if (status != ST_OK) {
-                return status;
-            }
-        }
+    enum status status = ST_OK;
+    while (status == ST_OK && pb_next(&reader, &field)) {
+        status = ext_proc_take(&field, slots, out, err);
     }
-    return reader.broken ? pb_broken(&reader, what, err) : ST_OK;
+    return reader.broken ? pb_broken(&reader, what, err) : status;
 }

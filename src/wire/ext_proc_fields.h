@@ -84,8 +84,12 @@ struct ext_proc_slot {
     const char *name; /* for what is said of it */
 };
 
-/* Reads the message `what` into those slots of `out`, which ends with a slot whose number is 0;
- * other fields are passed over. Returns: ST_BAD_REQUEST, ST_BAD_FIELD. */
+/* Takes one field into its slot of `out`, if it has one; the last slot's number is 0. Returns:
+ * ST_BAD_FIELD. */
+enum status ext_proc_take(const struct pb_field *field, const struct ext_proc_slot *slots,
+                          void *out, struct error *err) __attribute__((warn_unused_result));
+/* Reads the message `what` into those slots of `out`; other fields are passed over. Returns:
+ * ST_BAD_REQUEST, ST_BAD_FIELD. */
 enum status ext_proc_read(struct str message, const char *what, const struct ext_proc_slot *slots,
                           void *out, struct error *err) __attribute__((warn_unused_result));
 /* Takes a nested message or bytes. Returns: ST_BAD_FIELD, saying what `name` is not. */

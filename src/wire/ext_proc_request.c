@@ -160,9 +160,9 @@ static const struct ext_proc_slot WHOLE[] = {
     {.number = 0},
 };
 
-/* The members of the oneof, of which the last counts, and attributes, which are many. */
-static enum status read_rest(struct str message, struct str *member, struct ext_proc_request *out,
-                             struct error *err) {
+/* With the members of the oneof, of which the last counts, and attributes, which are many. */
+static enum status read_whole(struct str message, struct whole *whole, struct str *member,
+                              struct ext_proc_request *out, struct error *err) {
     struct pb_reader reader = pb_read(message);
     struct pb_field field;
     struct str bytes;
@@ -177,9 +177,11 @@ static enum status read_rest(struct str message, struct str *member, struct ext_
                    field.number <= EXT_PROC_F_REQUEST_KIND + EXT_PROC_RESPONSE_TRAILERS) {
             out->kind = (enum ext_proc_kind)(field.number - EXT_PROC_F_REQUEST_KIND);
             status = ext_proc_take_bytes(&field, "request", member, err);
+        } else {
+            status = ext_proc_take(&field, WHOLE, whole, err);
         }
     }
-    return status;
+    return reader.broken ? pb_broken(&reader, "ProcessingRequest", err) : status;
 }
 
 enum status ext_proc_request_decode(struct str message, struct ext_proc_request *out,
@@ -187,10 +189,7 @@ enum status ext_proc_request_decode(struct str message, struct ext_proc_request 
     struct whole whole = {.metadata = STR(""), .config = {NULL, 0}};
     struct str member = STR("");
     *out = (struct ext_proc_request){.fields = STR(""), .body = STR(""), .message = message};
-    enum status status = ext_proc_read(message, "ProcessingRequest", WHOLE, &whole, err);
-    if (status == ST_OK) {
-        status = read_rest(message, &member, out, err);
-    }
+    enum status status = read_whole(message, &whole, &member, out, err);
     out->metadata = whole.metadata;
     out->observes = whole.observes;
     out->has_config = whole.config.ptr != NULL;

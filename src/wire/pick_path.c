@@ -28,13 +28,25 @@ static bool is_one_of(struct str text, const char *const *list, size_t n, bool e
 
 /* What is behind the last "/v2/models/". Returns: ptr NULL where there is none. */
 static struct str behind_models(struct str path) {
-    for (size_t at = path.len < MODELS.len ? 0 : path.len - MODELS.len + 1; at > 0; at--) {
-        if (path.ptr[at] == 'v' && memcmp(path.ptr + at - 1, MODELS.ptr, MODELS.len) == 0) {
-            size_t n = at - 1 + MODELS.len;
+    const char *at = path.len < MODELS.len ? path.ptr : path.ptr + path.len - MODELS.len + 1;
+    for (; at > path.ptr; at--) {
+        if (*at == 'v' && memcmp(at - 1, MODELS.ptr, MODELS.len) == 0) {
+            size_t n = (size_t)(at - path.ptr) - 1 + MODELS.len;
             return str_make(path.ptr + n, path.len - n);
         }
     }
     return (struct str){NULL, 0};
+}
+
+/* As str_cut, of parts so short that a search that is made for long ones costs more. */
+static inline struct str cut_part(struct str *rest) {
+    size_t n = 0;
+    while (n < rest->len && rest->ptr[n] != '/') {
+        n++;
+    }
+    struct str part = str_make(rest->ptr, n);
+    *rest = n < rest->len ? str_make(rest->ptr + n + 1, rest->len - n - 1) : str_make(NULL, 0);
+    return part;
 }
 
 static enum status read_name(struct arena *arena, struct str part, const char *kind,
@@ -54,11 +66,11 @@ static enum status read_name(struct arena *arena, struct str part, const char *k
 /* MODEL [/versions/VERSION] /VERB */
 static enum status read_v2(struct arena *arena, struct str path, struct str rest,
                            struct pick_path *out, struct error *err) {
-    struct str model = str_cut(&rest, '/'), version = {NULL, 0};
-    struct str verb = str_cut(&rest, '/');
+    struct str model = cut_part(&rest), version = {NULL, 0};
+    struct str verb = cut_part(&rest);
     if (str_is(verb, "versions")) {
-        version = str_cut(&rest, '/');
-        verb = str_cut(&rest, '/');
+        version = cut_part(&rest);
+        verb = cut_part(&rest);
     }
     if (rest.ptr || !is_one_of(verb, verbs, sizeof(verbs) / sizeof(verbs[0]), false)) {
         return ST_OK;
