@@ -208,6 +208,40 @@ bool num_parse_duration_ns(struct str text, uint64_t *out) {
     return !__builtin_add_overflow(ns, part, out);
 }
 
+/* The part at its beginning: "1h" of "1h30m". Returns: its length; 0: there is none. */
+static size_t duration_part(struct str text) {
+    size_t n = 0, digits;
+    while (n < text.len && strchr("0123456789.", text.ptr[n])) {
+        n++;
+    }
+    digits = n;
+    while (n < text.len && !strchr("0123456789.", text.ptr[n])) {
+        n++;
+    }
+    return digits > 0 && n > digits ? n : 0;
+}
+
+bool num_parse_durations_ns(struct str text, uint64_t *out) {
+    uint64_t sum = 0, part;
+    if (str_is(text, "0")) {
+        *out = 0;
+        return true;
+    }
+    if (text.len == 0) {
+        return false;
+    }
+    while (text.len > 0) {
+        size_t n = duration_part(text);
+        if (n == 0 || !num_parse_duration_ns(str_make(text.ptr, n), &part) ||
+            __builtin_add_overflow(sum, part, &sum)) {
+            return false;
+        }
+        text = str_make(text.ptr + n, text.len - n);
+    }
+    *out = sum;
+    return true;
+}
+
 static unsigned count_digits(uint64_t value) {
     unsigned n = 1;
     for (; value >= 10000; value /= 10000) {

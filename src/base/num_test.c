@@ -233,6 +233,26 @@ static void durations(void **state) {
     check_u64(num_parse_duration_ns, rows, sizeof(rows) / sizeof(rows[0]));
 }
 
+static void durations_as_go_writes_them(void **state) {
+    static const struct row_u64 rows[] = {
+        {"0", 0, true},
+        {"0s", 0, true},
+        {"200ms", 200000000, true},
+        {"1m30s", UINT64_C(90000000000), true},
+        {"1h0.5s", UINT64_C(3600500000000), true},
+        {"", 0, false},
+        {"1", 0, false},
+        {"1m30", 0, false},
+        {"ms", 0, false},
+        {"-1s", 0, false},
+        {"1m 30s", 0, false},
+        {"2000000h2000000h2000000h", 0, false},
+        {"5000000h500000h", 0, false},
+    };
+    (void)state;
+    check_u64(num_parse_durations_ns, rows, sizeof(rows) / sizeof(rows[0]));
+}
+
 static void printing(void **state) {
     static const uint64_t values[] = {0, 9, 10, 99, 100, 12345678901u, INT64_MAX, UINT64_MAX};
     char text[20];
@@ -258,6 +278,7 @@ int main(void) {
         cmocka_unit_test(decimals),
         cmocka_unit_test(sizes),
         cmocka_unit_test(durations),
+        cmocka_unit_test(durations_as_go_writes_them),
         cmocka_unit_test(printing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -69,35 +69,12 @@ static enum status add_size(struct upstream_translation *self, const struct upst
     return size.ptr ? upstream_add_flag(self, row->ours, size.ptr, err) : no_memory(err);
 }
 
-/* A part with its unit: "1h" of "1h30m". Returns: its length, or 0. */
-static size_t part_of(const char *text) {
-    size_t digits = strspn(text, "0123456789."), unit = strcspn(text + digits, "0123456789.");
-    return digits > 0 && unit > 0 ? digits + unit : 0;
-}
-
-/* "1m30s", or "0". */
-static bool parse_time(const char *text, uint64_t *out) {
-    uint64_t sum = 0, part;
-    size_t n;
-    if (strcmp(text, "0") == 0) {
-        *out = 0;
-        return true;
-    }
-    for (; (n = part_of(text)) > 0; text += n) {
-        if (!num_parse_duration_ns(str_make(text, n), &part) || part > UINT64_MAX - sum) {
-            return false;
-        }
-        sum += part;
-    }
-    *out = sum;
-    return *text == '\0' && sum > 0;
-}
-
 /* Returns: ptr NULL when it is none, or when out of memory. */
 static struct str print_time(struct upstream_translation *self, const char *value) {
     uint64_t ns;
-    return parse_time(value, &ns) ? arena_printf(self->arena, "%" PRIu64 "us", ns / 1000)
-                                  : str_make(NULL, 0);
+    return num_parse_durations_ns(str_of(value), &ns)
+               ? arena_printf(self->arena, "%" PRIu64 "us", ns / 1000)
+               : str_make(NULL, 0);
 }
 
 static enum status bad_time(const char *value, struct error *err) {
