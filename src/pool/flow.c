@@ -112,7 +112,9 @@ enum flow_full flow_check(const struct flow *flow, const struct flow_limits *lim
     if (flow->n_bytes > limits->max_bytes || n_bytes > limits->max_bytes - flow->n_bytes) {
         return FLOW_FULL_BYTES;
     }
-    return own && (band ? band->n_waiting : 0) >= own->max_requests ? FLOW_FULL_BAND : FLOW_FITS;
+    uint64_t others = limits->max_of_others > 0 ? limits->max_of_others : UINT64_MAX;
+    uint64_t most = own ? own->max_requests : others;
+    return (band ? band->n_waiting : 0) >= most ? FLOW_FULL_BAND : FLOW_FITS;
 }
 
 /* ---- ids ------------------------------------------------------------------------------------- */

@@ -33,6 +33,7 @@ struct flow_limits {
     uint64_t max_bytes;
     const struct flow_band_limits *bands; /* of those that have one of their own */
     size_t n_bands;
+    uint64_t max_of_others; /* of each other band; 0: as many as in all */
 };
 
 enum flow_state {

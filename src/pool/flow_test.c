@@ -148,7 +148,7 @@ static void from_the_middle(void **state) {
 
 static void what_is_full(void **state) {
     static const struct flow_band_limits bands[] = {{7, 1}, {-3, 0}};
-    static const struct flow_limits limits = {3, 100, bands, 2};
+    static const struct flow_limits limits = {3, 100, bands, 2, 0};
     struct flow flow;
     struct waiting items[3] = {{.item = {.n_bytes = 60}}};
     (void)state;
@@ -171,6 +171,26 @@ static void what_is_full(void **state) {
     }
     assert_int_equal(flow_check(&flow, &limits, 0, 0), FLOW_FULL_REQUESTS);
     for (int i = 0; i < 3; i++) {
+        flow_remove(&flow, &items[i].item, FLOW_EXPIRED, 0);
+    }
+    flow_fini(&flow);
+}
+
+/* A limit for those that have none of their own. */
+static void what_is_full_of_the_others(void **state) {
+    static const struct flow_band_limits band = {7, 2};
+    static const struct flow_limits limits = {9, 100, &band, 1, 1};
+    struct flow flow;
+    struct waiting items[2] = {{.item = {.n_bytes = 1}}};
+    (void)state;
+    flow_init(&flow);
+    add(&flow, &items[0], 7, "x");
+    assert_int_equal(flow_check(&flow, &limits, 7, 0), FLOW_FITS);
+    assert_int_equal(flow_check(&flow, &limits, 0, 0), FLOW_FITS);
+    add(&flow, &items[1], 0, "x");
+    assert_int_equal(flow_check(&flow, &limits, 0, 0), FLOW_FULL_BAND);
+    assert_int_equal(flow_check(&flow, &limits, 3, 0), FLOW_FITS);
+    for (int i = 0; i < 2; i++) {
         flow_remove(&flow, &items[i].item, FLOW_EXPIRED, 0);
     }
     flow_fini(&flow);
@@ -387,6 +407,7 @@ int main(void) {
         cmocka_unit_test(one_that_is_put_back_has_its_place),
         cmocka_unit_test(from_the_middle),
         cmocka_unit_test(what_is_full),
+        cmocka_unit_test(what_is_full_of_the_others),
         cmocka_unit_test(numbers),
         cmocka_unit_test(a_hundred_thousand_ids),
         cmocka_unit_test(whatever_happens),

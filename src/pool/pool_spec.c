@@ -115,6 +115,19 @@ enum status pool_spec_add_rewrite(struct pool_spec *spec, const struct pool_rewr
     return ST_OK;
 }
 
+enum status pool_spec_note(struct pool_spec *spec, struct str setting, const char *why,
+                           struct error *err) {
+    struct str copy = pool_spec_text(spec, setting);
+    struct pool_note *items =
+        grow(spec->arena, spec->notes, spec->n_notes, &spec->notes_cap, sizeof(*items));
+    if (!items || !copy.ptr) {
+        return no_memory(err);
+    }
+    spec->notes = items;
+    items[spec->n_notes++] = (struct pool_note){copy, why};
+    return ST_OK;
+}
+
 /* ---- words ----------------------------------------------------------------------------------- */
 
 const struct pool_label *pool_labels_find(struct pool_labels labels, struct str key) {

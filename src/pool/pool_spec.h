@@ -93,6 +93,12 @@ struct pool_flow_control {
 /* What criticalities are as priorities, where a request has no objective that is known. */
 enum { POOL_PRIORITY_STANDARD = 0, POOL_PRIORITY_CRITICAL = 10, POOL_PRIORITY_SHEDDABLE = -1 };
 
+/* A setting that is understood, and changes nothing, or not all that its writer may think. */
+struct pool_note {
+    struct str setting;
+    const char *why;
+};
+
 struct profile;
 struct scrape_plan;
 struct dns_plan;
@@ -125,6 +131,8 @@ struct pool_spec {
     struct pool_flow_control flow_control;
     uint64_t refused_ns;    /* how long an endpoint that refused a connection is avoided */
     uint64_t retry_after_s; /* what a request that is shed is told */
+    struct pool_note *notes;
+    size_t n_notes, notes_cap;
 };
 
 /* Starts with the defaults and nothing in it. Owns: *out until pool_spec_free, or until the pool
@@ -147,6 +155,10 @@ enum status pool_spec_add_objective(struct pool_spec *spec, const struct pool_ob
                                     struct error *err) __attribute__((warn_unused_result));
 enum status pool_spec_add_rewrite(struct pool_spec *spec, const struct pool_rewrite *rewrite,
                                   struct error *err) __attribute__((warn_unused_result));
+
+/* The setting is copied, `why` is a literal. Returns: ST_NO_MEMORY. */
+enum status pool_spec_note(struct pool_spec *spec, struct str setting, const char *why,
+                           struct error *err) __attribute__((warn_unused_result));
 
 /* Returns: NULL when there is no label of this key. */
 const struct pool_label *pool_labels_find(struct pool_labels labels, struct str key);

@@ -219,7 +219,7 @@ static void what_is_full_is_said(void **state) {
     struct pool_spec *spec = wait_fixture_spec(1, 1);
     struct asker one = {0}, more[4] = {0};
     (void)state;
-    spec->flow_control.limits = (struct flow_limits){2, 1000, &band, 1};
+    spec->flow_control.limits = (struct flow_limits){2, 1000, &band, 1, 0};
     open_pool(&fixture, spec);
     ask_and_go(&fixture, &one);
     more[0].request.objective = more[1].request.objective = STR("high");
