@@ -137,6 +137,9 @@ static void print_flow_control(const struct pool_flow_control *flow, struct buf 
         buf_printf(out, "  of priority %" PRId64 ": %" PRIu64 " requests\n",
                    flow->limits.bands[i].priority, flow->limits.bands[i].max_requests);
     }
+    if (flow->limits.max_of_others > 0) {
+        buf_printf(out, "  of each other: %" PRIu64 " requests\n", flow->limits.max_of_others);
+    }
 }
 
 static void print_load(const struct pool_spec *spec, struct buf *out) {
@@ -277,6 +280,13 @@ static void print_protocol(const struct protocol *protocol, struct buf *out) {
 #undef NAME
 }
 
+static void print_notes(const struct pool_spec *spec, struct buf *out) {
+    for (size_t i = 0; i < spec->n_notes; i++) {
+        label(out, i == 0 ? "notes" : "");
+        buf_printf(out, "%.*s (%s)\n", STR_ARG(spec->notes[i].setting), spec->notes[i].why);
+    }
+}
+
 void pool_print(const struct pool_spec *spec, struct buf *out) {
     if (spec->name.len > 0) {
         label(out, "pool");
@@ -292,6 +302,7 @@ void pool_print(const struct pool_spec *spec, struct buf *out) {
     print_rewrites(spec, out);
     print_objectives(spec, out);
     print_protocol(&spec->protocol, out);
+    print_notes(spec, out);
 }
 
 void pool_print_all(const struct pool_specs *specs, struct buf *out) {

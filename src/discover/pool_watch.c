@@ -106,20 +106,34 @@ enum status pool_watch_read(const struct pool_watch_options *options, struct poo
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* The text becomes the pools. `names`: they may be others than before. */
-static enum status take(struct pool_watch *watch, struct str text, bool names, struct error *err) {
+static void log_notes(const struct pool_specs *specs) {
+    for (size_t i = 0; i < specs->n; i++) {
+        const struct pool_spec *spec = specs->items[i];
+        for (size_t k = 0; k < spec->n_notes; k++) {
+            log_event(LOG_INFO, "a setting has no effect here, or not its whole",
+                      LOG_STR("setting", spec->notes[k].setting),
+                      LOG_TEXT_OF("why", spec->notes[k].why));
+        }
+    }
+}
+
+/* The text becomes the pools. `fresh`: it may be another than before, with other names. */
+static enum status take(struct pool_watch *watch, struct str text, bool fresh, struct error *err) {
     struct pool_specs specs;
     enum status st = make_specs(&watch->options, text, &specs, err);
     if (st != ST_OK) {
         return st;
     }
-    if (watch->dns && names) {
+    if (watch->dns && fresh) {
         dns_watch_follow(watch->dns, &specs);
     }
     for (size_t i = 0; watch->dns && st == ST_OK && i < specs.n; i++) {
         st = dns_watch_fill(watch->dns, specs.items[i], err);
     }
     if (st == ST_OK) {
+        if (fresh) {
+            log_notes(&specs);
+        }
         return pool_set_update(watch->pools, &specs, err);
     }
     pool_specs_free(&specs);

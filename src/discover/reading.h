@@ -10,6 +10,9 @@
 #include "pool/pool_set.h"
 
 enum { READING_MOST_PORTS = 8, READING_MOST_TARGETS = 100, READING_NAME_BYTES = 256 };
+enum { READING_MOST_WAITING = 10000000, READING_MOST_BANDS = 64 };
+static const uint64_t READING_LEAST_BYTES = UINT64_C(1) << 16;
+static const uint64_t READING_MOST_BYTES = UINT64_C(1) << 40;
 
 /* Names that may be there once, and their lines. */
 struct reading_named {
@@ -33,12 +36,13 @@ enum reading_unknown { UNKNOWN_UNSAID, UNKNOWN_REFUSE, UNKNOWN_PASS };
 struct reading {
     const char *file;
     struct pool_spec *spec;
-    struct arena *arena;        /* the file's: lives while it is read */
-    struct reading_ports ports; /* of addresses without one */
-    bool has_models;            /* a list of models, even an empty one */
-    bool has_pool;              /* an InferencePool */
-    bool has_profile;           /* of its own */
-    unsigned line;              /* of its item in the list of pools; 0: there is no list */
+    struct arena *arena;         /* the file's: lives while it is read */
+    struct reading_ports ports;  /* of addresses without one */
+    bool has_models;             /* a list of models, even an empty one */
+    bool has_pool;               /* an InferencePool */
+    bool has_profile;            /* of its own */
+    bool limits_said, flow_said; /* in `saturation`, in `flow_control` */
+    unsigned line;               /* of its item in the list of pools; 0: there is no list */
     enum reading_unknown unknown;
     struct reading_names endpoints, models, split, objectives, rewrites; /* split: with targets */
 };
@@ -144,6 +148,10 @@ enum status reading_settings(struct reading *reading, const struct doc_node *nod
 
 /* reading_profile.c: the members `plugins` and `schedulingProfiles` of `node`. */
 enum status reading_profile(struct reading *reading, const struct doc_node *node, struct error *err)
+    __attribute__((warn_unused_result));
+
+/* reading_picker.c: the other members of an EndpointPickerConfig. */
+enum status reading_picker(struct reading *reading, const struct doc_node *node, struct error *err)
     __attribute__((warn_unused_result));
 
 /* reading_metrics.c: the member `metrics`, behind the endpoints. */

@@ -5,8 +5,6 @@
 static const uint64_t NS_PER_MS = 1000000;
 static const uint64_t NS_PER_S = 1000000000;
 static const uint64_t NS_PER_HOUR = UINT64_C(3600000000000);
-enum { MOST_WAITING = 10000000, MOST_BANDS = 64 };
-static const uint64_t LEAST_BYTES = UINT64_C(1) << 16, MOST_BYTES = UINT64_C(1) << 40;
 
 /* ---- saturation ------------------------------------------------------------------------------ */
 
@@ -57,13 +55,15 @@ static enum status read_bytes(const struct doc_node *node, uint64_t *out, struct
         return ST_OK;
     }
     if (yyjson_is_int(node->val)) {
-        return reading_unsigned(node, (int64_t)LEAST_BYTES, (int64_t)MOST_BYTES, out, err);
+        return reading_unsigned(node, (int64_t)READING_LEAST_BYTES, (int64_t)READING_MOST_BYTES,
+                                out, err);
     }
     enum status st = doc_read_str(node, &text, err);
     if (st != ST_OK) {
         return st;
     }
-    if (!num_parse_bytes(text, &n_bytes) || n_bytes < LEAST_BYTES || n_bytes > MOST_BYTES) {
+    if (!num_parse_bytes(text, &n_bytes) || n_bytes < READING_LEAST_BYTES ||
+        n_bytes > READING_MOST_BYTES) {
         return doc_error(node, err, "expected a size from 64KiB to 1024GiB, got \"%.*s\"",
                          STR_ARG(text));
     }
@@ -85,14 +85,16 @@ static enum status read_band(const struct doc_node *node, struct flow_band_limit
     if (st == ST_OK) {
         st = doc_read_i64(&priority, 0, INT32_MAX, &out->priority, err);
     }
-    return st == ST_OK ? reading_unsigned(&most, 0, MOST_WAITING, &out->max_requests, err) : st;
+    return st == ST_OK ? reading_unsigned(&most, 0, READING_MOST_WAITING, &out->max_requests, err)
+                       : st;
 }
 
 static enum status read_bands(struct reading *reading, const struct doc_node *list,
                               struct flow_limits *out, struct error *err) {
     size_t n = doc_present(list) ? doc_count(list) : 0;
-    if (n > MOST_BANDS) {
-        return doc_error(list, err, "expected at most %d priorities, got %zu", MOST_BANDS, n);
+    if (n > READING_MOST_BANDS) {
+        return doc_error(list, err, "expected at most %d priorities, got %zu", READING_MOST_BANDS,
+                         n);
     }
     struct flow_band_limits *bands = arena_calloc(reading->spec->arena, n, sizeof(*bands));
     enum status st = ST_OK;
@@ -129,7 +131,7 @@ static enum status read_flow_control(struct reading *reading, const struct doc_n
         st = doc_only(node, names, err);
     }
     if (st == ST_OK) {
-        st = reading_unsigned(&most, 1, MOST_WAITING, &flow->limits.max_requests, err);
+        st = reading_unsigned(&most, 1, READING_MOST_WAITING, &flow->limits.max_requests, err);
     }
     if (st == ST_OK) {
         st = read_bytes(&bytes, &flow->limits.max_bytes, err);
@@ -143,6 +145,11 @@ static enum status read_flow_control(struct reading *reading, const struct doc_n
 enum status reading_flow(struct reading *reading, const struct doc_node *node, struct error *err) {
     struct doc_node saturation = doc_get(node, "saturation");
     struct doc_node flow = doc_get(node, "flow_control");
+    struct doc_node most = doc_get(&saturation, "max_in_flight");
+    struct doc_node depth = doc_get(&saturation, "queue_depth");
+    struct doc_node used = doc_get(&saturation, "kv_cache");
+    reading->limits_said = most.val || depth.val || used.val;
+    reading->flow_said = flow.val != NULL;
     enum status st = read_saturation(reading->spec, &saturation, err);
     return st == ST_OK ? read_flow_control(reading, &flow, err) : st;
 }

@@ -316,8 +316,10 @@ static enum status read_object(struct reading_file *file, const struct doc_node 
  * that have no profile of their own. */
 static enum status read_picker(struct reading_file *file, const struct doc_node *object,
                                struct error *err) {
-    static const char *const names[] = {"apiVersion", "kind", "plugins", "schedulingProfiles",
-                                        NULL};
+    static const char *const names[] = {
+        "apiVersion",         "kind",        "plugins", "schedulingProfiles", "featureGates",
+        "saturationDetector", "flowControl", "data",    "dataLayer",          "parser",
+        "requestHandler",     NULL};
     enum status st = check_version(object, err);
     if (st == ST_OK) {
         st = doc_only(object, names, err);
@@ -326,6 +328,7 @@ static enum status read_picker(struct reading_file *file, const struct doc_node 
         struct reading *reading = &file->items[i];
         if (!file->by_name || !reading->has_profile) {
             st = reading_profile(reading, object, err);
+            st = st == ST_OK ? reading_picker(reading, object, err) : st;
         }
     }
     return st;

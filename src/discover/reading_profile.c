@@ -3,24 +3,24 @@
  * here are refused, so that nobody relies on what does not happen. */
 #include "base/buf.h"
 #include "base/nearest.h"
-#include "discover/reading.h"
+#include "discover/reading_picker.h"
 #include "pool/profile.h"
 
 enum { MOST_PLUGINS = 64, MOST_WEIGHT = 1000000 };
 
-/* It has one profile, as we do: saying so is allowed, and changes nothing. */
-static const char SINGLE[] = "single-profile-handler";
 /* Is there for the gateways' conformance tests: the protocol's `served_header` works. */
 static const char VERIFIER[] = "destination-endpoint-served-verifier";
 
 struct declared {
     struct str name;
-    const struct plugin *plugin; /* NULL: SINGLE or VERIFIER */
+    const struct plugin *plugin; /* NULL: it has no place in a profile */
+    enum picker_part_kind kind;  /* then */
     void *parameters;
 };
 
 struct profile_reading {
     struct reading *reading;
+    bool upstream; /* an EndpointPickerConfig */
     struct declared plugins[MOST_PLUGINS];
     size_t n_plugins;
     struct profile *profile;
@@ -85,11 +85,13 @@ static enum status read_plugin(struct profile_reading *self, const struct doc_no
     if (find_declared(self, plugin->name)) {
         return doc_error(node, err, "the plugin \"%.*s\" is there twice", STR_ARG(plugin->name));
     }
+    const struct picker_part *part = picker_part_find(text);
     plugin->plugin = plugin_find(text);
     reading->spec->protocol.tell_served |= str_is(text, VERIFIER);
-    if (!plugin->plugin && !str_is(text, SINGLE) && !str_is(text, VERIFIER)) {
+    if (!plugin->plugin && !(part && (self->upstream || part->kind == PART_HANDLER))) {
         return unknown_type(reading, &type, text, err);
     }
+    plugin->kind = part ? part->kind : PART_HANDLER;
     self->n_plugins++;
     return plugin->plugin ? plugin_read(plugin->plugin, &parameters, reading->spec->arena,
                                         &plugin->parameters, err)
@@ -117,7 +119,10 @@ static enum status add_step(struct profile_reading *self, const struct declared 
     struct profile *profile = self->profile;
     struct profile_step step = {declared->plugin, declared->parameters, weight, declared->name};
     if (!step.plugin) {
-        return ST_OK;
+        return declared->kind != PART_HANDLER
+                   ? doc_error(node, err, "\"%.*s\" has no place in a profile",
+                               STR_ARG(declared->name))
+                   : ST_OK;
     }
     switch (step.plugin->kind) {
     case PLUGIN_FILTER:
@@ -188,7 +193,9 @@ static enum status take_all(struct profile_reading *self, const struct doc_node 
     enum status st = ST_OK;
     self->profile->name = STR("default");
     for (size_t i = 0; i < self->n_plugins && st == ST_OK; i++) {
-        st = add_step(self, &self->plugins[i], 1, node, err);
+        if (self->plugins[i].plugin) {
+            st = add_step(self, &self->plugins[i], 1, node, err);
+        }
     }
     return st;
 }
@@ -229,7 +236,7 @@ static enum status make_room(struct profile_reading *self, struct error *err) {
 
 enum status reading_profile(struct reading *reading, const struct doc_node *node,
                             struct error *err) {
-    struct profile_reading self = {.reading = reading};
+    struct profile_reading self = {.reading = reading, .upstream = reading_is_object(node)};
     struct doc_node plugins = doc_get(node, "plugins");
     struct doc_node profiles = doc_get(node, "schedulingProfiles");
     size_t n = doc_present(&profiles) ? doc_count(&profiles) : 0;

@@ -10,7 +10,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from lib import http1
 from lib.certificates import Identity
 from lib.metric_pages import MetricPages
-from lib.pick_client import Proxy
+from lib.pick_client import Proxy, endpoint_of, headers
 from lib.picker import Picker
 from lib.server import lines_of, run
 
@@ -147,6 +147,57 @@ def test_loads_are_asked_for(start):
                        "--model-server-metrics-path=/other", "--total-queued-requests-metric", "depth{of=all}")
         picker.wait_until(lambda now: now.get(waits % other.address) == 3, "the load by another rule")
         assert other.heads[-1].startswith("GET /other ")
+
+
+SATURATED = """featureGates: [flowControl, dataLayer]
+saturationDetector: {queueDepthThreshold: 8, kvCacheUtilThreshold: 0.75, metricsStalenessThreshold: 1m30s}
+flowControl: {defaultRequestTTL: 1m30s, maxRequests: 1}
+"""
+
+
+@pytest.mark.parametrize("version", GROUPS)
+def test_requests_wait_by_its_thresholds(start, version):
+    """Of two with 7 and 8 that wait there, the first is picked; where both have 8 a request waits, and the next is
+    refused; it goes on when one has less."""
+    def page(n, cache=0.5):
+        return VLLM.replace("waiting 7", f"waiting {n}").replace("0.5", str(cache))
+
+    waits = "inference_extension_flow_control_queue_size{"
+    with MetricPages(page(7)) as one, MetricPages(page(8)) as other:
+        picker = start(CONFIG.format(version=version) + SATURATED, "--endpoint", one.address,
+                       "--endpoint", other.address, "--secure-serving=false", "--refresh-metrics-interval=50ms")
+
+        def told(server, n, cache=0.5):
+            name = "sluice_pick_endpoint_%s{endpoint=\"" + server.address + "\"}"
+            picker.wait_until(lambda now: now.get(name % "waiting_requests") == n and
+                              now.get(name % "kv_cache_used") == cache, "the load")
+
+        told(one, 7)
+        told(other, 8)
+        said = {line["setting"]: line["why"] for line in picker.log_lines() if "setting" in line}
+        assert list(said) == ["featureGates[1]: dataLayer"], said
+        with Proxy(picker.proxied) as proxy:
+            assert proxy.pick("/v1/completions") == one.address
+            one.says(page(1, 0.75))
+            told(one, 1, 0.75)
+            stream = proxy.stream(headers("/v1/completions"))
+            picker.wait_until(lambda now: sum(n for name, n in now.items() if name.startswith(waits)) == 1, "a wait")
+            status, fields, _ = proxy.refuse("/v1/completions")
+            assert status == 429 and fields["x-llm-d-request-dropped-reason"] == "rejected-saturated"
+            one.says(page(1, 0.5))
+            assert endpoint_of(stream.next()) == one.address
+            stream.reset()
+
+
+def test_what_its_configuration_comes_to(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text(CONFIG.format(version=GROUPS[0]) + SATURATED)
+    done = run("pick", "--config-file", file, "--endpoint", A, "--grpc-port", "9002", "--check")
+    assert done.returncode == 0 and "8 waiting or 0.75 of its KV cache used" in done.stdout, done
+    assert "others wait then, for 90 s at most: 1 requests" in done.stdout and "counts for 90 s" in done.stdout, done
+    file.write_text(CONFIG.format(version=GROUPS[0]) + "featureGates: [flowControll]\n")
+    done = run("pick", "--config-file", file, "--endpoint", A, "--check")
+    assert done.returncode == 1 and 'no feature gate is called "flowControll"; there are flowControl' in done.stderr
 
 
 def test_what_is_passed_over_is_said(start):
