@@ -179,6 +179,8 @@ void pick_held_drop(struct pick_held *held) {
     while (held->first) {
         drop_first(held);
     }
-    metric_add(METRIC_PICK_HELD_BYTES, -(int64_t)held->n_bytes);
+    if (held->n_bytes > 0) {
+        metric_add(METRIC_PICK_HELD_BYTES, -(int64_t)held->n_bytes);
+    }
     pick_held_init(held, held->max_bytes);
 }
