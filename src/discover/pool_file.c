@@ -195,6 +195,9 @@ static enum status read_pass(struct reading_file *file, struct parts *parts, enu
             parts->docs[i] = NULL;
         }
         st = parts->docs[i] ? read_documents(file, parts->docs[i], pass, err) : ST_OK;
+        if (pass == PASS_OWN && parts->docs[i] && parts->sources[i].is_default) {
+            file->items[0].metrics_said = false;
+        }
     }
     if (st == ST_OK && pass == PASS_LIST && !file->items) { /* only objects, or nothing */
         st = reading_pools(file, &(struct doc_node){.doc = parts->docs[0]}, err);

@@ -10,7 +10,7 @@
 #include "pool/pool_set.h"
 
 enum { READING_MOST_PORTS = 8, READING_MOST_TARGETS = 100, READING_NAME_BYTES = 256 };
-enum { READING_MOST_WAITING = 10000000, READING_MOST_BANDS = 64 };
+enum { READING_MOST_WAITING = 10000000, READING_MOST_BANDS = 64, READING_MOST_PATH = 1024 };
 static const uint64_t READING_LEAST_BYTES = UINT64_C(1) << 16;
 static const uint64_t READING_MOST_BYTES = UINT64_C(1) << 40;
 
@@ -42,6 +42,7 @@ struct reading {
     bool has_pool;               /* an InferencePool */
     bool has_profile;            /* of its own */
     bool limits_said, flow_said; /* in `saturation`, in `flow_control` */
+    bool metrics_said;           /* by somebody, not as our usual */
     unsigned line;               /* of its item in the list of pools; 0: there is no list */
     enum reading_unknown unknown;
     struct reading_names endpoints, models, split, objectives, rewrites; /* split: with targets */

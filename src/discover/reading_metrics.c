@@ -6,7 +6,6 @@
 static const uint64_t NS_PER_MS = 1000000;
 static const uint64_t NS_PER_HOUR = UINT64_C(3600000000000);
 enum { LEAST_INTERVAL_MS = 50, MOST_MOST_PER_SECOND = 100000, MOST_PAGE_BYTES = 64 << 20 };
-enum { MOST_PATH_BYTES = 1024 };
 
 /* ---- a rule ---------------------------------------------------------------------------------- */
 
@@ -166,8 +165,8 @@ static enum status read_place(struct reading *reading, const struct doc_node *no
         st = reading_word(&scheme, schemes, &word, err);
     }
     plan->https = word == 1;
-    if (st == ST_OK && plan->source.path.len > MOST_PATH_BYTES) {
-        return doc_error(&path, err, "expected at most %d bytes, got %zu", MOST_PATH_BYTES,
+    if (st == ST_OK && plan->source.path.len > READING_MOST_PATH) {
+        return doc_error(&path, err, "expected at most %d bytes, got %zu", READING_MOST_PATH,
                          plan->source.path.len);
     }
     if (st == ST_OK) {
@@ -314,5 +313,6 @@ enum status reading_metrics(struct reading *reading, const struct doc_node *node
     }
     scrape_plan_init(plan);
     reading->spec->scrape = plan;
+    reading->metrics_said = true;
     return read_plan(reading, &section, plan, err);
 }

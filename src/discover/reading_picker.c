@@ -126,8 +126,8 @@ static const struct {
     const char *name, *note;
 } GATES[] = {
     {"flowControl", NULL},
-    {"dataLayer", LOADS},
-    {"enableLegacyMetrics", LOADS},
+    {"dataLayer", "endpoints are asked for their loads without it"},
+    {"enableLegacyMetrics", "endpoints are asked for their loads without it"},
     {"prepareDataPlugins", "a profile gets what it wants to know of a request without it"},
     {"haPopulateNonLeaderDatastore", "every replica knows the pool at any time"},
 };
@@ -219,7 +219,7 @@ static enum status read_data(const struct picker_reading *self, const char *name
     if (st == ST_OK) {
         st = doc_only(&data, names, err);
     }
-    if (st == ST_OK) {
+    if (st == ST_OK && (!doc_present(&sources) || doc_count(&sources) == 0)) {
         st = picker_note(self, &data, LOADS, err);
     }
     return st == ST_OK ? check_refs(self, &sources, PART_DATA, err) : st;
@@ -240,22 +240,6 @@ static enum status read_parsers(const struct picker_reading *self, struct error 
     return st == ST_OK ? check_refs(self, &list, PART_PARSER, err) : st;
 }
 
-/* What they are told is not what we do. */
-static enum status note_parameters(const struct picker_reading *self, struct error *err) {
-    struct doc_node list = doc_get(self->node, "plugins");
-    enum status st = ST_OK;
-    for (struct doc_node item = {0}; st == ST_OK && doc_each(&list, &item);) {
-        struct doc_node type = doc_get(&item, "type"), parameters = doc_get(&item, "parameters");
-        struct str text = {NULL, 0};
-        st = doc_read_str(&type, &text, err);
-        const struct picker_part *part = st == ST_OK ? picker_part_find(text) : NULL;
-        if (part && part->kind == PART_DATA && doc_present(&parameters)) {
-            st = picker_note(self, &parameters, LOADS, err);
-        }
-    }
-    return st;
-}
-
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 enum status reading_picker(struct reading *reading, const struct doc_node *node,
@@ -263,13 +247,13 @@ enum status reading_picker(struct reading *reading, const struct doc_node *node,
     struct picker_reading self = {.reading = reading, .node = node};
     enum status st = read_gates(&self, err);
     if (st == ST_OK) {
+        st = picker_read_data(&self, err);
+    }
+    if (st == ST_OK) {
         st = picker_read_detector(&self, err);
     }
     if (st == ST_OK) {
         st = picker_read_flow(&self, err);
-    }
-    if (st == ST_OK) {
-        st = note_parameters(&self, err);
     }
     if (st == ST_OK) {
         st = read_data(&self, "data", err);

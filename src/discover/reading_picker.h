@@ -56,6 +56,9 @@ enum status picker_read_time(const struct doc_node *node, uint64_t max_ns, uint6
 enum status picker_note(const struct picker_reading *self, const struct doc_node *node,
                         const char *why, struct error *err) __attribute__((warn_unused_result));
 
+/* reading_picker_data.c: plugins that say how loads are asked for. */
+enum status picker_read_data(const struct picker_reading *self, struct error *err)
+    __attribute__((warn_unused_result));
 /* reading_picker_detector.c: `saturationDetector`, in both places. */
 enum status picker_read_detector(const struct picker_reading *self, struct error *err)
     __attribute__((warn_unused_result));

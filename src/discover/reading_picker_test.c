@@ -36,8 +36,8 @@ static const struct {
      "!queue       others wait"},
     {OLD KIND "featureGates: [dataLayer, enableLegacyMetrics, prepareDataPlugins=false, "
               "haPopulateNonLeaderDatastore]\n" PLUGINS,
-     "notes       featureGates[0]: dataLayer (endpoints are asked for their loads as `metrics` "
-     "says)\n            featureGates[1]: enableLegacyMetrics ("},
+     "notes       featureGates[0]: dataLayer (endpoints are asked for their loads without "
+     "it)\n            featureGates[1]: enableLegacyMetrics ("},
     /* thresholds, as releases before 1.5 have them */
     {METRICS OLD KIND "saturationDetector: {queueDepthThreshold: 7, kvCacheUtilThreshold: 0.75, "
                       "metricsStalenessThreshold: 150ms}\n" PLUGINS,
@@ -119,16 +119,40 @@ static const struct {
     {"saturation: {retry_after: 9s}\n" METRICS NEW KIND "saturationDetector: {}\n" PLUGINS,
      THRESHOLDS("5", "0.8") "sheddable ones are refused, to be sent again after 9 s\n"},
     /* the rest */
-    {NEW KIND PLUGINS "- {type: metrics-data-source, parameters: {path: /m}}\n"
-                      "- type: core-metrics-extractor\n- type: openai-parser\n"
-                      "- {name: p, type: vllmgrpc-parser}\n"
+    {NEW KIND PLUGINS "- type: metrics-data-source\n- type: core-metrics-extractor\n"
+                      "- type: openai-parser\n- {name: p, type: vllmgrpc-parser}\n"
                       "dataLayer: {sources: [{pluginRef: metrics-data-source, extractors: "
                       "[{pluginRef: core-metrics-extractor}]}]}\n"
                       "parser: {pluginRef: openai-parser}\n"
                       "requestHandler: {parsers: [{pluginRef: p}]}\n",
-     "notes       plugins[1].parameters (endpoints are asked for their loads as `metrics` says)\n"
-     "            dataLayer (endpoints are asked for their loads as `metrics` says)\n"
-     "            requestHandler.parsers[0].pluginRef: p (bodies of gRPC are passed on unread: "},
+     "notes       requestHandler.parsers[0].pluginRef: p (bodies of gRPC are passed on unread: "},
+    /* how loads are asked for */
+    {NEW KIND PLUGINS, "loads       not asked for"},
+    {NEW KIND PLUGINS "- type: metrics-data-source\nsaturationDetector: {}\n",
+     THRESHOLDS("5", "0.8")},
+    {NEW KIND PLUGINS "- {type: metrics-data-source, parameters: {scheme: http, path: /m, "
+                      "insecureSkipVerify: true, port: 9000, interval: 1s}}\n",
+     "loads       GET /m at port 9000, every 1 s, in 1 s, up to 4194304 bytes; at most 500 a "
+     "second; counts for 2 s\n  waiting           vllm:num_requests_waiting, sum\n"},
+    {NEW KIND PLUGINS "- {type: metrics-data-source, parameters: {scheme: https}}\n",
+     "loads       GET https /metrics, every 0.2 s, in 1 s, up to 4194304 bytes; at most 500 a "
+     "second; counts for 2 s\n  certificates are not verified\n"},
+    {NEW KIND PLUGINS "- {type: metrics-data-source, parameters: {scheme: https, "
+                      "insecureSkipVerify: false, caCertPath: /ca.pem}}\n",
+     "  certificates are verified by /ca.pem\n"},
+    {NEW KIND PLUGINS "- {type: metrics-data-source, parameters: {path: /metrics}}\n"
+                      "- {type: core-metrics-extractor, parameters: {defaultEngine: trtllm-serve, "
+                      "engineLabelKey: llm-d.ai/engine-type}}\n",
+     "loads       GET /metrics, every"},
+    {NEW KIND PLUGINS
+     "- {type: core-metrics-extractor, parameters: {defaultEngine: triton-tensorrt-llm}}\n",
+     "loads       GET /metrics at port 8002, every"},
+    {"metrics: {preset: sglang}\n---\n" NEW KIND PLUGINS
+     "- {type: metrics-data-source, parameters: {path: /m}}\n",
+     "notes       plugins[1].parameters (`metrics`, or flags, say it otherwise)\n"},
+    {"metrics: {preset: sglang}\n---\n" NEW KIND PLUGINS
+     "- {type: metrics-data-source, parameters: {path: /m}}\n",
+     "sglang:num_queue_reqs"},
     {OLD KIND PLUGINS "- type: metrics-data-source\ndata: {sources: []}\n", "notes       data ("},
 };
 
@@ -244,6 +268,20 @@ static void what_is_refused_of_plugins(void **state) {
                                          "saturationDetector: {pluginRef: c}\n",
                         "5: plugins[1].parameters.concurrencyMode: expected requests, got "
                         "\"tokens\"");
+    assert_file_refused(NEW KIND PLUGINS "- {type: metrics-data-source, parameters: "
+                                         "{clientCertPath: /c.pem}}\n",
+                        "5: unknown field \"plugins[1].parameters.clientCertPath\"");
+    assert_file_refused(NEW KIND PLUGINS "- {type: metrics-data-source, parameters: {interval: "
+                                         "1ms}}\n",
+                        "5: plugins[1].parameters.interval: expected 50ms or more");
+    assert_file_refused(NEW KIND PLUGINS "- {type: core-metrics-extractor, parameters: "
+                                         "{defaultEngine: own}}\n",
+                        "5: plugins[1].parameters.defaultEngine: expected vllm, sglang, triton, "
+                        "triton-tensorrt-llm or trtllm-serve, got \"own\"");
+    assert_file_refused(NEW KIND PLUGINS "- {type: core-metrics-extractor, parameters: "
+                                         "{engineConfigs: [{name: vllm}]}}\n",
+                        "5: plugins[1].parameters.engineConfigs: can't be had: `metrics: {rules: "
+                        "…}` in a document of our own form does it");
     assert_file_refused(NEW KIND PLUGINS "- {type: static-usage-limit-policy, name: u, parameters: "
                                          "{threshold: 0.5}}\n"
                                          "flowControl: {usageLimitPolicyPluginRef: u}\n",

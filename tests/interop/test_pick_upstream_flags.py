@@ -149,6 +149,25 @@ def test_loads_are_asked_for(start):
         assert other.heads[-1].startswith("GET /other ")
 
 
+def test_loads_as_its_configuration_says(start):
+    """As charts have it. Flags about loads come before it."""
+    plugins = """plugins:
+- {type: metrics-data-source, parameters: {scheme: http, path: /other, insecureSkipVerify: true}}
+- {type: core-metrics-extractor, parameters: {defaultEngine: sglang}}
+"""
+    sources = "[{pluginRef: metrics-data-source, extractors: [{pluginRef: core-metrics-extractor}]}]"
+    config = CONFIG.format(version=GROUPS[0]).replace("plugins:\n", plugins, 1) + f"dataLayer: {{sources: {sources}}}\n"
+    waits = "sluice_pick_endpoint_waiting_requests{endpoint=\"%s\"}"
+    with MetricPages("sglang:num_queue_reqs 5\nvllm:num_requests_waiting 6\n") as server:
+        picker = start(config, "--endpoint", server.address)
+        picker.wait_until(lambda now: now.get(waits % server.address) == 5, "the load")
+        assert server.heads[-1].startswith("GET /other ")
+        picker = start(config, "--endpoint", server.address, "--model-server-metrics-path=/flag")
+        picker.wait_until(lambda now: now.get(waits % server.address) == 6, "the load, as flags say")
+        said = [line["setting"] for line in picker.log_lines() if "setting" in line]
+        assert said == ["plugins[1].parameters", "plugins[0].parameters"], said
+
+
 SATURATED = """featureGates: [flowControl, dataLayer]
 saturationDetector: {queueDepthThreshold: 8, kvCacheUtilThreshold: 0.75, metricsStalenessThreshold: 1m30s}
 flowControl: {defaultRequestTTL: 1m30s, maxRequests: 1}
