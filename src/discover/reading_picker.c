@@ -9,18 +9,18 @@
 
 static const char LOADS[] = "endpoints are asked for their loads as `metrics` says";
 
-static const struct picker_part PARTS[] = {
+const struct picker_part PICKER_PARTS[] = {
 #define PART(type, kind, note) {(type), PART_##kind, (note)},
 #include "discover/picker_part.def"
 #undef PART
 };
 
-enum { N_PARTS = sizeof(PARTS) / sizeof(PARTS[0]) };
+const size_t N_PICKER_PARTS = sizeof(PICKER_PARTS) / sizeof(PICKER_PARTS[0]);
 
 const struct picker_part *picker_part_find(struct str type) {
-    for (size_t i = 0; i < N_PARTS; i++) {
-        if (str_is(type, PARTS[i].type)) {
-            return &PARTS[i];
+    for (size_t i = 0; i < N_PICKER_PARTS; i++) {
+        if (str_is(type, PICKER_PARTS[i].type)) {
+            return &PICKER_PARTS[i];
         }
     }
     return NULL;
@@ -49,9 +49,9 @@ bool picker_item_find(const struct picker_reading *self, struct str name,
 static struct str parts_of(const struct picker_reading *self, enum picker_part_kind kind) {
     struct buf names;
     buf_init(&names, self->reading->arena, 0);
-    for (size_t i = 0; i < N_PARTS; i++) {
-        if (PARTS[i].kind == kind) {
-            buf_printf(&names, "%s%s", names.len > 0 ? ", " : "", PARTS[i].type);
+    for (size_t i = 0; i < N_PICKER_PARTS; i++) {
+        if (PICKER_PARTS[i].kind == kind) {
+            buf_printf(&names, "%s%s", names.len > 0 ? ", " : "", PICKER_PARTS[i].type);
         }
     }
     return buf_str(&names);
@@ -240,6 +240,22 @@ static enum status read_parsers(const struct picker_reading *self, struct error 
     return st == ST_OK ? check_refs(self, &list, PART_PARSER, err) : st;
 }
 
+/* What these are told is not what we do. */
+static enum status note_producers(const struct picker_reading *self, struct error *err) {
+    struct doc_node list = doc_get(self->node, "plugins");
+    enum status st = ST_OK;
+    for (struct doc_node item = {0}; st == ST_OK && doc_each(&list, &item);) {
+        struct doc_node type = doc_get(&item, "type"), parameters = doc_get(&item, "parameters");
+        struct str text = {NULL, 0};
+        st = doc_read_str(&type, &text, err);
+        const struct picker_part *part = st == ST_OK ? picker_part_find(text) : NULL;
+        if (part && part->kind == PART_PRODUCER && doc_present(&parameters)) {
+            st = picker_note(self, &parameters, "a scorer's own parameters say it", err);
+        }
+    }
+    return st;
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 enum status reading_picker(struct reading *reading, const struct doc_node *node,
@@ -254,6 +270,9 @@ enum status reading_picker(struct reading *reading, const struct doc_node *node,
     }
     if (st == ST_OK) {
         st = picker_read_flow(&self, err);
+    }
+    if (st == ST_OK) {
+        st = note_producers(&self, err);
     }
     if (st == ST_OK) {
         st = read_data(&self, "data", err);

@@ -23,6 +23,7 @@ enum picker_part_kind {
     PART_LIMIT,
     PART_DATA,
     PART_PARSER,
+    PART_PRODUCER,
 };
 
 struct picker_part {
@@ -31,6 +32,8 @@ struct picker_part {
     const char *note; /* what is otherwise where it is named; NULL: nothing */
 };
 
+extern const struct picker_part PICKER_PARTS[];
+extern const size_t N_PICKER_PARTS;
 /* Returns: NULL when there is none of this type. */
 const struct picker_part *picker_part_find(struct str type);
 

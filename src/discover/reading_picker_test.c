@@ -126,6 +126,9 @@ static const struct {
                       "parser: {pluginRef: openai-parser}\n"
                       "requestHandler: {parsers: [{pluginRef: p}]}\n",
      "notes       requestHandler.parsers[0].pluginRef: p (bodies of gRPC are passed on unread: "},
+    {NEW KIND PLUGINS "- {type: approx-prefix-cache-producer, parameters: {blockSizeTokens: 16}}\n"
+                      "- type: inflight-load-producer\n",
+     "notes       plugins[1].parameters (a scorer's own parameters say it)\n"},
     /* how loads are asked for */
     {NEW KIND PLUGINS, "loads       not asked for"},
     {NEW KIND PLUGINS "- type: metrics-data-source\nsaturationDetector: {}\n",
@@ -268,6 +271,9 @@ static void what_is_refused_of_plugins(void **state) {
                                          "saturationDetector: {pluginRef: c}\n",
                         "5: plugins[1].parameters.concurrencyMode: expected requests, got "
                         "\"tokens\"");
+    assert_file_refused(NEW KIND PLUGINS "- type: utilisation-detector\n",
+                        "5: plugins[1].type: no plugin is called \"utilisation-detector\"; did "
+                        "you mean \"utilization-detector\"?");
     assert_file_refused(NEW KIND PLUGINS "- {type: metrics-data-source, parameters: "
                                          "{clientCertPath: /c.pem}}\n",
                         "5: unknown field \"plugins[1].parameters.clientCertPath\"");
@@ -304,11 +310,32 @@ static void what_is_refused_of_plugins(void **state) {
                         "6: flowControl: the file says who waits already: `flow_control`");
 }
 
+/* Every prefix is taken or refused, in a line that it has. */
+static void every_prefix(void **state) {
+    static const char text[] = NEW KIND PLUGINS DETECTOR(
+        "{queueDepthThreshold: 3, headroom: 1}") "- type: metrics-data-source\n"
+                                                 "featureGates: [flowControl, dataLayer]\n"
+                                                 "flowControl:\n  maxBytes: 1Gi\n"
+                                                 "  defaultRequestTTL: 1m30s\n  priorityBands:\n"
+                                                 "  - {priority: 3, maxRequests: 1k}\n"
+                                                 "  saturationDetector: {pluginRef: d}\n"
+                                                 "dataLayer: {sources: []}\n";
+    (void)state;
+    for (size_t n = 0; n < sizeof(text); n++) {
+        struct pool_specs specs;
+        struct error err;
+        enum status st = pool_file_parse("f", str_make(text, n), &specs, &err);
+        assert_true(st == ST_OK || (st == ST_BAD_CONFIG && strncmp(err.text, "f:", 2) == 0));
+        pool_specs_free(&specs);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_taken),
         cmocka_unit_test(what_is_refused),
         cmocka_unit_test(what_is_refused_of_plugins),
+        cmocka_unit_test(every_prefix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

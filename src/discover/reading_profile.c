@@ -30,17 +30,20 @@ struct profile_reading {
 /* ---- plugins --------------------------------------------------------------------------------- */
 
 /* What was meant, or else all of the kind that the name's end says. */
-static enum status unknown_type(const struct reading *reading, const struct doc_node *node,
+static enum status unknown_type(const struct profile_reading *self, const struct doc_node *node,
                                 struct str type, struct error *err) {
     struct nearest nearest = {0};
     char hint[NEAREST_HINT_BYTES];
     struct buf names;
-    buf_init(&names, reading->arena, 0);
+    buf_init(&names, self->reading->arena, 0);
     for (size_t i = 0; i < N_PLUGINS; i++) {
         nearest_consider(&nearest, type, str_of(PLUGINS[i]->type));
         if (str_ends(type, str_of(plugin_kind_name(PLUGINS[i]->kind)))) {
             buf_printf(&names, "%s%s", names.len > 0 ? ", " : "", PLUGINS[i]->type);
         }
+    }
+    for (size_t i = 0; self->upstream && i < N_PICKER_PARTS; i++) {
+        nearest_consider(&nearest, type, str_of(PICKER_PARTS[i].type));
     }
     if (!nearest.best.ptr && names.len > 0) {
         struct str text = buf_str(&names);
@@ -89,7 +92,7 @@ static enum status read_plugin(struct profile_reading *self, const struct doc_no
     plugin->plugin = plugin_find(text);
     reading->spec->protocol.tell_served |= str_is(text, VERIFIER);
     if (!plugin->plugin && !(part && (self->upstream || part->kind == PART_HANDLER))) {
-        return unknown_type(reading, &type, text, err);
+        return unknown_type(self, &type, text, err);
     }
     plugin->kind = part ? part->kind : PART_HANDLER;
     self->n_plugins++;
