@@ -15,11 +15,21 @@ static struct turn_task *take_first(struct turn_task **list) {
 bool turn_run(struct turn *turn) {
     struct turn_task *asked = turn->first;
     turn->first = NULL;
+    turn->full = false;
     while (asked) {
         struct turn_task *task = take_first(&asked);
         task->run(task);
     }
     return turn->first != NULL;
+}
+
+bool turn_end_full(struct turn *turn) {
+    bool full = turn->full;
+    if (full) {
+        turn_run(turn);
+        turn->spent_ns = 0;
+    }
+    return full;
 }
 
 /* ---- in the loop ----------------------------------------------------------------------------- */

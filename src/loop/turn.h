@@ -25,6 +25,8 @@ struct turn {
     struct turn_task *first, *last;
     uint64_t spent_ns; /* by tasks in this turn, as they say: for those that share a limit */
     bool active;       /* something was asked for: the handles are started */
+    bool full;         /* so much was put off that it should not wait for the rest of the events;
+                          set by who puts off */
     uv_check_t after;
     uv_prepare_t before;
     uv_idle_t more; /* while it is active the loop does not sleep */
@@ -33,6 +35,11 @@ struct turn {
 /* Runs the task at the end of the turn, after those asked for before; once, however often it is
  * asked for. */
 void turn_ask(struct turn *turn, struct turn_task *task);
+
+/* Ends a turn that is full in the midst of its events: what they brought is still in the caches
+ * when it is run, and whoever was read first has not long to wait. For who has dealt with an event
+ * and holds nothing that a task may free. Returns: whether it was full. */
+bool turn_end_full(struct turn *turn);
 
 /* For worker.c. */
 void turn_init(struct turn *turn, uv_loop_t *loop);

@@ -195,6 +195,31 @@ static void nothing_is_left_behind(void **state) {
     assert_int_equal(world.seen_ns, 70); /* by b: a had spent it */
 }
 
+static void end_it_when_it_is_full(struct world *world) {
+    struct turn *turn = worker_turn(world->worker);
+    world->tasks[0].takes_ns = 70;
+    world->tasks[1].then = &world->tasks[3];
+    ask(world, 0);
+    ask(world, 1);
+    assert_false(turn_end_full(turn));
+    say(world, '-');
+    turn->full = true;
+    assert_true(turn_end_full(turn));
+    assert_false(turn->full);
+    assert_int_equal(turn->spent_ns, 0);
+    assert_false(turn_end_full(turn));
+    say(world, '=');
+    ask(world, 2);
+    post(world, 1, stop);
+}
+
+static void a_full_turn_ends_before_the_next_event(void **state) {
+    struct world world = {0};
+    (void)state;
+    run(&world, end_it_when_it_is_full);
+    assert_string_equal(world.text, ".-ab=dc."); /* what a task asks for is of the next */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tasks_run_at_the_end_of_the_turn),
@@ -203,6 +228,7 @@ int main(void) {
         cmocka_unit_test(what_a_timer_asks_for_is_not_kept_waiting),
         cmocka_unit_test(the_time_spent_is_that_of_one_turn),
         cmocka_unit_test(nothing_is_left_behind),
+        cmocka_unit_test(a_full_turn_ends_before_the_next_event),
     };
     return cmocka_run_group_tests_name("loop/turn", tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* What a worker has put off of one version, in the order in which an instance would take it, and
- * the end of the turn: batch after batch, until models have taken as long as one slow execution
- * may. A call that is alone in its turn is begun right after it was read, without another look at
- * the kernel or another thread. */
+ * the end of the turn, which comes sooner when enough is put off: batch after batch, until models
+ * have taken as long as one slow execution may. A call that is alone in its turn is begun right
+ * after it was read, without another look at the kernel or another thread. */
 #include "model/call_here.h"
 
 #include <stdlib.h>
@@ -51,6 +51,21 @@ static struct instance *claim(struct model_version *version) {
 static size_t most_together(struct model_version *version) {
     size_t most = version->run_on == RUN_AUTO ? pace_together(&version->pace) : SIZE_MAX;
     return most < INSTANCE_REQUESTS_MAX ? most : INSTANCE_REQUESTS_MAX;
+}
+
+/* As many of one version are enough for a turn. More in a batch win little, while what each has
+ * brought, down to its socket, goes out of the nearer caches before its answer is written: 128
+ * clients of a small model get a sixth more when their calls run by sixteens. */
+enum { ENOUGH_CALLS = 16 };
+
+/* Where the configuration prefers larger batches they are waited for. */
+static bool are_enough(const struct here *here) {
+    const struct batch_rules *rules = &here->version->scheduler.rules;
+    uint64_t enough = ENOUGH_CALLS;
+    for (size_t i = 0; i < rules->n_preferred; i++) {
+        enough = rules->preferred[i] > enough ? rules->preferred[i] : enough;
+    }
+    return here->queue.n >= enough;
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -203,6 +218,7 @@ bool call_here(struct call *call) {
     queue_add(&here->queue, call);
     if (!here->running) {
         ask(here);
+        here->turn->full = here->turn->full || are_enough(here);
     }
     return true;
 }

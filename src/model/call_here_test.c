@@ -147,6 +147,56 @@ static void the_higher_priority_goes_first(void **state) {
     end(&rig);
 }
 
+/* ---- enough for a turn ----------------------------------------------------------------------- */
+
+enum { MANY = 40 };
+
+static size_t ended_at[MANY]; /* how many calls had come when the turn was ended */
+static size_t n_ended;
+
+/* As who reads them does. */
+static void send_many(struct rig *rig) {
+    n_ended = 0;
+    for (size_t i = 0; i < MANY; i++) {
+        rig_send(rig, i);
+        if (turn_end_full(worker_turn(rig->worker))) {
+            assert_int_equal(rig->n_done, i + 1);
+            ended_at[n_ended++] = i + 1;
+        }
+    }
+}
+
+static void enough_calls_end_the_turn(void **state) {
+    static struct rig rig;
+    static const int sizes[] = {8, 8, 8, 8, 8};
+    (void)state;
+    start(&rig, &on_worker);
+    rig_run(&rig, send_many, MANY);
+    assert_ok(&rig, MANY);
+    assert_sizes(&rig, sizes, 5);
+    assert_int_equal(n_ended, 2);
+    assert_int_equal(ended_at[0], 16);
+    assert_int_equal(ended_at[1], 32);
+    end(&rig);
+}
+
+static void larger_batches_are_waited_for_where_they_are_preferred(void **state) {
+    static struct rig rig;
+    static const uint64_t preferred[] = {4, 24};
+    static const struct model_config config = {.run_on = RUN_ON_WORKER,
+                                               .has_max_batch_size = true,
+                                               .max_batch_size = 32,
+                                               .preferred_batch_sizes = preferred,
+                                               .n_preferred = 2};
+    (void)state;
+    start(&rig, &config);
+    rig_run(&rig, send_many, MANY);
+    assert_ok(&rig, MANY);
+    assert_int_equal(n_ended, 1);
+    assert_int_equal(ended_at[0], 24);
+    end(&rig);
+}
+
 /* ---- at once --------------------------------------------------------------------------------- */
 
 static void send_at_once(struct rig *rig) {
@@ -416,6 +466,8 @@ int main(void) {
         cmocka_unit_test(calls_of_a_turn_share_an_execution),
         cmocka_unit_test(what_does_not_fit_runs_apart),
         cmocka_unit_test(the_higher_priority_goes_first),
+        cmocka_unit_test(enough_calls_end_the_turn),
+        cmocka_unit_test(larger_batches_are_waited_for_where_they_are_preferred),
         cmocka_unit_test(what_asks_for_it_runs_at_once),
         cmocka_unit_test(models_have_so_much_of_a_turn),
         cmocka_unit_test(but_not_where_the_worker_was_chosen_by_hand),

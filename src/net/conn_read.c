@@ -133,6 +133,7 @@ static void take_turns(struct net_conn *conn, ssize_t n_read) {
 
 static void on_read(uv_stream_t *stream, ssize_t n_read, const uv_buf_t *buf) {
     struct net_conn *conn = stream->data;
+    struct net_shard *shard = conn->shard;
     if (n_read == 0) {
         return; /* nothing there after all */
     }
@@ -140,9 +141,9 @@ static void on_read(uv_stream_t *stream, ssize_t n_read, const uv_buf_t *buf) {
         net_conn_input_ended(conn, n_read == UV_EOF && !is_gone(conn));
     } else {
         metric_add(METRIC_RECEIVED_BYTES_TOTAL, n_read);
-        if (buf->base != conn->shard->in) {
+        if (buf->base != shard->in) {
             conn->protocol->on_room_filled(conn, (size_t)n_read);
-            net_shard_sweep(conn->shard);
+            net_shard_sweep(shard);
         } else {
             struct str data = str_make(buf->base, (size_t)n_read);
             if (conn->tls) {
@@ -154,6 +155,9 @@ static void on_read(uv_stream_t *stream, ssize_t n_read, const uv_buf_t *buf) {
         }
     }
     net_conn_settle(conn);
+    if (turn_end_full(worker_turn(shard->worker))) {
+        net_shard_end_turn(shard);
+    }
 }
 
 void net_conn_read_start(struct net_conn *conn) {

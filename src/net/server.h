@@ -259,6 +259,8 @@ void net_shard_wake_at(struct net_shard *shard, uint64_t due_ns);
 void net_shard_sweep(struct net_shard *shard);
 /* At the end of this turn the shard looks at what was left for then. */
 void net_shard_ask_turn(struct net_shard *shard);
+/* What is done then; nothing where nothing was left for it. */
+void net_shard_end_turn(struct net_shard *shard);
 /* At the end of this turn the connection goes on with the bytes that waited. */
 void net_shard_make_ready(struct net_shard *shard, struct net_conn *conn);
 

@@ -113,7 +113,7 @@ static void run_stop(struct worker_msg *msg) {
     }
 }
 
-static void turn_end(struct net_shard *shard) {
+void net_shard_end_turn(struct net_shard *shard) {
     const struct net_protocol *protocol = shard->server->protocol;
     if (!shard->idling) {
         return;
@@ -134,11 +134,11 @@ static void turn_end(struct net_shard *shard) {
 }
 
 static void on_check(uv_check_t *check) {
-    turn_end(check->data);
+    net_shard_end_turn(check->data);
 }
 
 static void on_idle(uv_idle_t *idle) {
-    turn_end(idle->data);
+    net_shard_end_turn(idle->data);
 }
 
 void net_shard_ask_turn(struct net_shard *shard) {
