@@ -35,6 +35,14 @@ def pinned(cpu, program, *args):
     return ["taskset", "-c", cpu, found, *map(str, args)]
 
 
+def generator(program, *args):
+    """A generator of load with one thread, on its CPU. It doesn't sleep (busy_epoll.c), where the CPU is its
+    own."""
+    awake = ["env", f"LD_PRELOAD={BUILD / 'bench' / 'busy_epoll.so'}"] if LOAD_CPU != SERVER_CPU else []
+    taskset, flag, cpu, *command = pinned(LOAD_CPU, program, *args)
+    return [taskset, flag, cpu, *awake, *command]
+
+
 @contextlib.contextmanager
 def process(*command, **kwargs):
     """A server on its CPU, ended by its own process id."""
@@ -148,10 +156,10 @@ def nghttpd(body_bytes):
 
 def h2load(port, path, message_path, streams, seconds=None, connections=1):
     """h2load with that many streams on each connection. Returns requests a second."""
-    command = pinned(LOAD_CPU, "h2load", "-D", max(1, round(seconds or SECONDS)), "-c", connections, "-m",
-                     streams, "-w", 30, "-W", 30, "-d", message_path, "-H",
-                     "content-type: application/grpc", "-H", "te: trailers",
-                     f"http://127.0.0.1:{port}{path}")
+    command = generator("h2load", "-D", max(1, round(seconds or SECONDS)), "-c", connections, "-m",
+                        streams, "-w", 30, "-W", 30, "-d", message_path, "-H",
+                        "content-type: application/grpc", "-H", "te: trailers",
+                        f"http://127.0.0.1:{port}{path}")
     return h2load_rate(command)
 
 
@@ -159,9 +167,9 @@ def h2load_http1(url, connections, head=(), body_path=None, n_requests=None):
     """h2load with HTTP/1.1, over TLS too. `n_requests`: for so many instead of a time. Returns requests
     a second."""
     length = ["-n", n_requests] if n_requests else ["-D", max(1, round(SECONDS))]
-    command = pinned(LOAD_CPU, "h2load", "--h1", "-c", connections, *length,
-                     *(["-d", body_path] if body_path else []),
-                     *(word for field in head for word in ("-H", field)), url)
+    command = generator("h2load", "--h1", "-c", connections, *length,
+                        *(["-d", body_path] if body_path else []),
+                        *(word for field in head for word in ("-H", field)), url)
     return h2load_rate(command)
 
 
@@ -196,8 +204,8 @@ def request_file(request):
 
 def load(port, request_path, connections, seconds=None, reconnect=False):
     """One run of the load generator. Returns its figures."""
-    command = pinned(LOAD_CPU, BUILD / "bench" / "load", "127.0.0.1", port, request_path,
-                     connections, seconds or SECONDS, 0.3, *["reconnect"] * reconnect)
+    command = generator(BUILD / "bench" / "load", "127.0.0.1", port, request_path,
+                        connections, seconds or SECONDS, 0.3, *["reconnect"] * reconnect)
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     if done.returncode:
         raise SystemExit(f"bench: load failed: {done.stderr or done.stdout}")

@@ -53,8 +53,8 @@ def floor():
 
 
 def load(port, mode, body, streams):
-    command = lib.pinned(lib.LOAD_CPU, lib.BUILD / "bench" / "pick_load", f"127.0.0.1:{port}", mode,
-                         body, streams, lib.SECONDS)
+    command = lib.generator(lib.BUILD / "bench" / "pick_load", f"127.0.0.1:{port}", mode,
+                            body, streams, lib.SECONDS)
     return json.loads(subprocess.check_output(command, timeout=120))
 
 

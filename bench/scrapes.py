@@ -7,6 +7,7 @@ import pathlib
 import re
 import selectors
 import socket
+import statistics
 import threading
 import time
 
@@ -111,8 +112,17 @@ def memory_mb(child):
     return int(re.search(r"VmRSS:\s+(\d+) kB", text)[1]) / 1024
 
 
-def idle(n_endpoints, folder, seconds=10):
-    """Prints what a picker takes that nobody asks for anything."""
+def round_of(pages, child, seconds):
+    """Returns: pages a second, the part of a core, and microseconds a page, for so long."""
+    began, before = time.monotonic(), lib.cpu_seconds(child)
+    pages.wait(0)
+    time.sleep(seconds)
+    n, spent, took = pages.wait(0), lib.cpu_seconds(child) - before, time.monotonic() - began
+    return n / took, spent / took, spent / n * 1e6
+
+
+def idle(n_endpoints, folder, seconds=5):
+    """Prints what a picker takes that nobody asks for anything: the median of the rounds, and their spread."""
     ready = pathlib.Path(folder, "scraping")
     ready.unlink(missing_ok=True)
     with Pages(n_endpoints) as pages, lib.process(
@@ -120,13 +130,11 @@ def idle(n_endpoints, folder, seconds=10):
             "--metrics", "none", "--workers", "1", "--log-level", "warning", "--ready-file", ready) as child:
         lib.wait_for(ready.exists, "sluice pick")
         pages.wait(3 * n_endpoints)
-        began, before = time.monotonic(), lib.cpu_seconds(child)
-        pages.wait(0)
-        time.sleep(seconds)
-        n, spent = pages.wait(0), lib.cpu_seconds(child) - before
-        print(f"{n_endpoints} endpoints, {n / (time.monotonic() - began):.0f} pages of 64 kB a second: "
-              f"{spent / (time.monotonic() - began):.1%} of a core, {spent / n * 1e6:.0f} us a page, "
-              f"{memory_mb(child):.0f} MB" + (" (goal: under 3 %)" if n_endpoints == 100 else ""), flush=True)
+        rates, shares, us = zip(*(round_of(pages, child, seconds) for _ in range(lib.ROUNDS)))
+        print(f"{n_endpoints} endpoints, {statistics.median(rates):.0f} pages of 64 kB a second: "
+              f"{statistics.median(shares):.1%} of a core [{min(shares):.1%} to {max(shares):.1%}], "
+              f"{statistics.median(us):.0f} us a page, {memory_mb(child):.0f} MB"
+              + (" (goal: under 3 %)" if n_endpoints == 100 else ""), flush=True)
 
 
 def rows(_table, folder):
