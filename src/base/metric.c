@@ -106,14 +106,25 @@ static struct metric_block *block_register(void) {
     return block;
 }
 
-static void add(int cell, int64_t delta) {
-    struct metric_block *block = own_block ? own_block : block_register();
+/* The thread's first. */
+static void add_first(int cell, int64_t delta) __attribute__((cold, noinline));
+
+static inline void add(int cell, int64_t delta) {
+    struct metric_block *block = own_block;
     if (!block) {
-        atomic_fetch_add_explicit(&registry.total[cell], delta, memory_order_relaxed);
+        add_first(cell, delta);
         return;
     }
     int64_t value = atomic_load_explicit(&block->values[cell], memory_order_relaxed);
     atomic_store_explicit(&block->values[cell], value + delta, memory_order_relaxed);
+}
+
+static void add_first(int cell, int64_t delta) {
+    if (block_register()) {
+        add(cell, delta);
+    } else {
+        atomic_fetch_add_explicit(&registry.total[cell], delta, memory_order_relaxed);
+    }
 }
 
 static int error_cell(enum metric_protocol protocol, enum status status) {

@@ -171,6 +171,10 @@ void choice_gauge(const float *values, struct choice_range range, struct choice_
     span_of(values + range.from, range.to - range.from, &out->least, &out->greatest);
 }
 
+void choice_rate_all(float weight, struct choice_range range, float *out) {
+    add_to_all(out + range.from, range.to - range.from, weight);
+}
+
 void choice_rate_least(const float *values, const struct choice_facts *facts, float weight,
                        struct choice_range range, float *out) {
     uint32_t n = range.to - range.from;
@@ -178,7 +182,7 @@ void choice_rate_least(const float *values, const struct choice_facts *facts, fl
         add_less(out + range.from, values + range.from, n, facts->greatest,
                  weight / (facts->greatest - facts->least));
     } else {
-        add_to_all(out + range.from, n, weight);
+        choice_rate_all(weight, range, out);
     }
 }
 
@@ -218,16 +222,25 @@ struct choice_best choice_best_of(const struct choice *choice, const float *valu
     return best;
 }
 
-uint32_t choice_best_place(const struct choice_best *best, const float *values, uint32_t nth) {
-    uint32_t i = best->range.from, to = best->range.to;
-    for (; i + CHOICE_BLOCK < to; i += CHOICE_BLOCK) {
-        uint32_t found = count(values + i, CHOICE_BLOCK, best->value);
-        if (found > nth) {
+/* Passes over whole blocks while the one that is looked for is behind them. Returns: where it has
+ * to be looked for. */
+static uint32_t pass_over(const struct choice_best *best, const float *values, uint32_t from,
+                          uint32_t n_block, uint32_t *nth) {
+    while (from + n_block < best->range.to) {
+        uint32_t found = count(values + from, n_block, best->value);
+        if (found > *nth) {
             break;
         }
-        nth -= found;
+        *nth -= found;
+        from += n_block;
     }
-    for (; i < to; i++) {
+    return from;
+}
+
+uint32_t choice_best_place(const struct choice_best *best, const float *values, uint32_t nth) {
+    uint32_t i = pass_over(best, values, best->range.from, CHOICE_BLOCK, &nth);
+    i = pass_over(best, values, i, CHOICE_BLOCK / 4, &nth);
+    for (; i < best->range.to; i++) {
         if (values[i] == best->value && nth-- == 0) {
             return i;
         }

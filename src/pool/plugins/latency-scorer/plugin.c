@@ -77,11 +77,11 @@ VECTORS static void gauge(const void *parameters, const struct choice *choice,
 }
 
 /* What is not known, or not believed any more, is in the middle: it is tried again. */
-VECTORS static void rate(const void *parameters, const struct choice *choice,
-                         const struct choice_facts *facts, float weight, struct choice_range range,
-                         float *out) {
-    static const float middle = 0.5f;
-    const struct means *means = parameters;
+static const float MIDDLE = 0.5f;
+
+VECTORS static void rate_seen(const struct means *means, const struct choice *choice,
+                              const struct choice_facts *facts, float weight,
+                              struct choice_range range, float *out) {
     const float *begun = choice->columns->first_byte_s, *done = choice->columns->answer_s;
     const uint32_t *answered = choice->columns->answered;
     bool differ = facts->greatest > facts->least;
@@ -99,7 +99,17 @@ VECTORS static void rate(const void *parameters, const struct choice *choice,
         age = age < oldest ? age : oldest;
         age = age > 0 ? age : 0;
         float belief = seen * power_of_half((float)age * halves);
-        out[i] += (middle + (own - middle) * belief) * weight;
+        out[i] += (MIDDLE + (own - MIDDLE) * belief) * weight;
+    }
+}
+
+static void rate(const void *parameters, const struct choice *choice,
+                 const struct choice_facts *facts, float weight, struct choice_range range,
+                 float *out) {
+    if (facts->greatest < 0) { /* nobody was seen yet */
+        choice_rate_all(MIDDLE * weight, range, out);
+    } else {
+        rate_seen(parameters, choice, facts, weight, range, out);
     }
 }
 
