@@ -18,7 +18,8 @@ struct here {
     struct model_version *version;
     struct turn *turn;
     struct queue queue;
-    bool running; /* the end of the turn is at work on it */
+    uint64_t enough; /* calls for a turn */
+    bool running;    /* the end of the turn is at work on it */
     struct queue_class classes[];
 };
 
@@ -59,13 +60,12 @@ static size_t most_together(struct model_version *version) {
 enum { ENOUGH_CALLS = 16 };
 
 /* Where the configuration prefers larger batches they are waited for. */
-static bool are_enough(const struct here *here) {
-    const struct batch_rules *rules = &here->version->scheduler.rules;
+static uint64_t enough_of(const struct batch_rules *rules) {
     uint64_t enough = ENOUGH_CALLS;
     for (size_t i = 0; i < rules->n_preferred; i++) {
         enough = rules->preferred[i] > enough ? rules->preferred[i] : enough;
     }
-    return here->queue.n >= enough;
+    return enough;
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -183,6 +183,7 @@ static struct here *here_new(struct model_version *version, struct worker *worke
         here->at_end.run = at_end;
         here->version = version;
         here->turn = worker_turn(worker);
+        here->enough = enough_of(&version->scheduler.rules);
         here->queue = (struct queue){.classes = here->classes, .n_levels = n_levels};
         by_worker_add(&version->here, worker, &here->by_worker);
     }
@@ -218,7 +219,7 @@ bool call_here(struct call *call) {
     queue_add(&here->queue, call);
     if (!here->running) {
         ask(here);
-        here->turn->full = here->turn->full || are_enough(here);
+        here->turn->full = here->turn->full || here->queue.n >= here->enough;
     }
     return true;
 }

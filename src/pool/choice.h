@@ -119,10 +119,10 @@ void choice_add_matching(struct choice *choice, const void *parameters, float we
 /* The same in two steps, of which the second adds to `out`: what is to be known of all of a range,
  * and what that makes of some of them. Only the least and the greatest are looked for. */
 void choice_gauge(const float *values, struct choice_range range, struct choice_facts *out);
-/* The same for each. */
-void choice_rate_all(float weight, struct choice_range range, float *out);
 void choice_rate_least(const float *values, const struct choice_facts *facts, float weight,
                        struct choice_range range, float *out);
+/* Adds as much to all of a range. */
+void choice_rate_all(float weight, struct choice_range range, float *out);
 /* 0 becomes 1, the greatest of the values 0. All are 1 where all are 0. */
 void choice_rate_less_of_most(const float *values, const struct choice_facts *facts, float weight,
                               struct choice_range range, float *out);
