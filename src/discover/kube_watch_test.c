@@ -1,6 +1,7 @@
 /* Lists and watches of a server that answers by a script: what is asked of it, in which order, and
  * what is told of it. */
 #include "discover/kube_watch.h"
+#include "discover/kube_watch_state.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -205,6 +206,21 @@ static void a_connection_that_is_lost(void **state) {
           NULL);
 }
 
+/* Each turn waits longer than the one before, up to half a minute, however long it lasts. */
+static void hours_without_a_server(void **state) {
+    static const uint64_t most_s[] = {1, 2, 4, 8, 16, 30};
+    static struct kube_watch failing;
+    uint64_t sum_ns = 0, all_ns = 12 * UINT64_C(3600) * 1000000000;
+    (void)state;
+    for (failing.n_turn = 1; sum_ns < all_ns; failing.n_turn++) {
+        uint64_t most_ns = most_s[failing.n_turn < 6 ? failing.n_turn - 1 : 5] * 1000000000;
+        uint64_t wait_ns = kube_watch_back_off_ns(&failing);
+        assert_in_range(wait_ns, most_ns * 3 / 4, most_ns * 5 / 4);
+        sum_ns += wait_ns;
+    }
+    assert_in_range(failing.n_turn, 1200, 1900);
+}
+
 static void a_server_that_is_not_itself(void **state) {
     static const struct kube_step steps[] = {
         {.status = "503 Service Unavailable", .fields = "Retry-After: 1\r\n", .body = "no\nmore"},
@@ -387,6 +403,7 @@ int main(void) {
         cmocka_unit_test(gone_within_pages),
         cmocka_unit_test(gone_within_a_watch),
         cmocka_unit_test(a_connection_that_is_lost),
+        cmocka_unit_test(hours_without_a_server),
         cmocka_unit_test(a_server_that_is_not_itself),
         cmocka_unit_test(lists_that_fail),
         cmocka_unit_test(what_is_denied),
