@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/thread_local.h"
+
 enum {
     ERRORS = METRIC_COUNT_, /* where they begin, by protocol and status */
     N_CELLS = ERRORS + (int)METRIC_PROTOCOLS * (int)ST_COUNT_,
@@ -36,7 +38,7 @@ static struct metric_registry registry = {
     .lock = PTHREAD_MUTEX_INITIALIZER,
     .once = PTHREAD_ONCE_INIT,
 };
-static _Thread_local struct metric_block *own_block;
+static THREAD_LOCAL struct metric_block *own_block;
 
 struct metric_row {
     const char *exposed;

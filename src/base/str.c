@@ -35,11 +35,6 @@ bool str_starts(struct str s, struct str prefix) {
     return s.len >= prefix.len && str_eq(str_make(s.ptr, prefix.len), prefix);
 }
 
-bool str_ends(struct str s, struct str suffix) {
-    return s.len >= suffix.len &&
-           (suffix.len == 0 || str_eq(str_make(s.ptr + (s.len - suffix.len), suffix.len), suffix));
-}
-
 struct str str_trim(struct str s) {
     while (s.len > 0 && is_space(s.ptr[0])) {
         s.ptr++;

@@ -39,7 +39,10 @@ static inline bool str_eq_nocase(struct str a, struct str b) {
     return a.len == b.len && str_same_letters(a.ptr, b.ptr, a.len);
 }
 bool str_starts(struct str s, struct str prefix);
-bool str_ends(struct str s, struct str suffix);
+static inline bool str_ends(struct str s, struct str suffix) {
+    return s.len >= suffix.len &&
+           (suffix.len == 0 || memcmp(s.ptr + (s.len - suffix.len), suffix.ptr, suffix.len) == 0);
+}
 /* Without spaces and tabs at both ends (HTTP's OWS). */
 struct str str_trim(struct str s);
 /* Cuts `rest` at the first `sep`: returns what is before it and leaves in `rest` what is behind;

@@ -6,8 +6,10 @@
 #include <stdatomic.h>
 #include <time.h>
 
+#include "base/thread_local.h"
+
 static _Atomic uint64_t driven_ns;
-static _Thread_local uint64_t held_ns; /* 0: it goes on */
+static THREAD_LOCAL uint64_t held_ns; /* 0: it goes on */
 
 uint64_t clock_now_ns(void) {
     if (held_ns != 0) {

@@ -8,7 +8,7 @@
 
 #include "loop/clock.h"
 
-_Thread_local char lock_place;
+THREAD_LOCAL char lock_place;
 
 void lock_init(struct lock *lock) {
     atomic_init(&lock->holder, 0);

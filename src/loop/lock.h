@@ -12,13 +12,15 @@
 #include <stdint.h>
 #include <uv.h>
 
+#include "base/thread_local.h"
+
 struct lock {
     uv_mutex_t mutex;
     _Atomic uintptr_t holder; /* the place of the thread that holds it; 0: nobody */
 };
 
 /* Where it is, is the thread's own: nobody looks into it. */
-extern _Thread_local char lock_place;
+extern THREAD_LOCAL char lock_place;
 
 static inline bool lock_is_held(struct lock *lock) {
     return atomic_load_explicit(&lock->holder, memory_order_relaxed) == (uintptr_t)&lock_place;
