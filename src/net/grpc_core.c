@@ -132,8 +132,11 @@ void grpc_core_forget(struct grpc_core *core, struct grpc_session *session) {
     core->dirty_last = core->dirty_last == session ? before : core->dirty_last;
 }
 
+/* All of them end at one time. */
 void grpc_core_sweep(struct grpc_core *core) {
     assert(!core->running);
+    core->running = true;
+    core->now_ns = core->ended ? clock_now_ns() : 0;
     while (core->ended) {
         struct grpc_stream *stream = core->ended;
         core->ended = stream->ended_next;
@@ -142,6 +145,7 @@ void grpc_core_sweep(struct grpc_core *core) {
             grpc_stream_free(stream);
         }
     }
+    core->running = false;
 }
 
 /* ---- time ------------------------------------------------------------------------------------ */

@@ -23,28 +23,20 @@ static bool make_room(struct arena *arena, struct grpc_fields *fields) {
     return items != NULL;
 }
 
-/* A copy of both in one piece of the arena. */
-static struct grpc_field dup_field(struct arena *arena, struct str name, struct str value) {
-    struct grpc_field field = {{NULL, 0}, {NULL, 0}};
+/* Appends a copy of both, in one piece of the arena. Returns: false when out of memory. */
+static bool append_copy(struct arena *arena, struct grpc_fields *fields, struct str name,
+                        struct str value) {
     size_t n_bytes;
     char *bytes = checked_add(name.len, value.len, &n_bytes) ? arena_alloc(arena, n_bytes) : NULL;
-    if (bytes) {
-        field =
-            (struct grpc_field){str_make(bytes, name.len), str_make(bytes + name.len, value.len)};
-        memcpy(bytes, name.ptr, name.len);
-        if (value.len > 0) {
-            memcpy(bytes + name.len, value.ptr, value.len);
-        }
-    }
-    return field;
-}
-
-/* Texts that lie in the arena; ptr NULL: there was no memory for them. */
-static bool append(struct arena *arena, struct grpc_fields *fields, struct grpc_field field) {
-    if (!field.name.ptr || !field.value.ptr || !make_room(arena, fields)) {
+    if (!bytes || !make_room(arena, fields)) {
         return false;
     }
-    fields->items[fields->n++] = field;
+    memcpy(bytes, name.ptr, name.len);
+    if (value.len > 0) {
+        memcpy(bytes + name.len, value.ptr, value.len);
+    }
+    fields->items[fields->n++] =
+        (struct grpc_field){str_make(bytes, name.len), str_make(bytes + name.len, value.len)};
     return true;
 }
 
@@ -55,7 +47,7 @@ bool grpc_fields_add(struct arena *arena, struct grpc_fields *fields, struct str
     struct str rest = value;
     do {
         struct str part = binary ? str_trim(str_cut(&rest, ',')) : value;
-        kept = fields->n < GRPC_MOST_FIELDS && append(arena, fields, dup_field(arena, name, part));
+        kept = fields->n < GRPC_MOST_FIELDS && append_copy(arena, fields, name, part);
     } while (kept && binary && rest.ptr);
     return kept;
 }
@@ -83,8 +75,8 @@ void grpc_fields_set(struct arena *arena, struct grpc_fields *fields, size_t mos
         grpc_binary_print(&text, value);
         field.value = text.failed ? str_make(NULL, 0) : buf_str(&text);
     }
-    if (fields->n < most) {
-        (void)append(arena, fields, field);
+    if (field.name.ptr && field.value.ptr && fields->n < most && make_room(arena, fields)) {
+        fields->items[fields->n++] = field;
     }
 }
 
