@@ -80,6 +80,12 @@ void endpoint_forget(struct pool *pool, struct endpoint *endpoint) {
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
+void endpoint_add_tokens(struct pool *pool, struct endpoint *endpoint, int64_t n) {
+    lock_assert_held(&pool->lock);
+    atomic_store_explicit(&endpoint->n_tokens, endpoint_n_tokens(endpoint) + (uint64_t)n,
+                          memory_order_relaxed);
+}
+
 void endpoint_raise(struct pool *pool, struct endpoint *endpoint) {
     uint32_t rank = endpoint_rank(endpoint);
     lock_assert_held(&pool->lock);

@@ -198,8 +198,8 @@ void pool_give_back(struct pool *pool, struct pool_ticket *ticket) {
     ticket->endpoint = NULL;
     if (endpoint) {
         struct pool_calls calls = {NULL};
-        atomic_fetch_sub_explicit(&endpoint->n_tokens, ticket->n_tokens, memory_order_relaxed);
         lock_take(&pool->lock);
+        endpoint_add_tokens(pool, endpoint, -(int64_t)ticket->n_tokens);
         pool_lower(pool, endpoint, &calls);
         lock_drop(&pool->lock); /* the pool may free it from here on */
         pool_ring(&calls);
@@ -214,9 +214,9 @@ bool pool_ticket_move(struct pool_reader *reader, struct pool_ticket *ticket,
         return false;
     }
     struct pool_calls calls = {NULL};
-    atomic_fetch_add_explicit(&to->n_tokens, ticket->n_tokens, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&from->n_tokens, ticket->n_tokens, memory_order_relaxed);
     lock_take(&reader->pool->lock);
+    endpoint_add_tokens(reader->pool, to, ticket->n_tokens);
+    endpoint_add_tokens(reader->pool, from, -(int64_t)ticket->n_tokens);
     endpoint_raise(reader->pool, to);
     pool_lower(reader->pool, from, &calls);
     lock_drop(&reader->pool->lock);

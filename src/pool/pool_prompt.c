@@ -97,8 +97,7 @@ void pool_prompt_moved(struct pool_reader *reader, const struct pool_prompt *pro
 
 void pool_prompt_count(struct pool_reader *reader, const struct pool_request *request,
                        const struct profile *profile, struct endpoint *endpoint) {
-    lock_assert_held(&reader->pool->lock);
-    atomic_fetch_add_explicit(&endpoint->n_tokens, request->n_tokens, memory_order_relaxed);
+    endpoint_add_tokens(reader->pool, endpoint, request->n_tokens);
     if (profile && profile->wants.cold && reader->prefix.n == 0) {
         uint32_t turn =
             atomic_fetch_add_explicit(&reader->pool->cold_turn, 1, memory_order_relaxed);

@@ -67,6 +67,8 @@ struct endpoint *endpoint_new(const struct pool *pool, const struct endpoint_add
 void endpoint_free(const struct pool *pool, struct endpoint *endpoint);
 /* What it was sent and how fast it was counts no more: it may be a new process. */
 void endpoint_forget(struct pool *pool, struct endpoint *endpoint);
+/* So many tokens more of the requests in flight, or less. */
+void endpoint_add_tokens(struct pool *pool, struct endpoint *endpoint, int64_t n);
 /* One request more, or one less. */
 void endpoint_raise(struct pool *pool, struct endpoint *endpoint);
 void endpoint_lower(struct pool *pool, struct endpoint *endpoint);
