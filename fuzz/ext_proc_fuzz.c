@@ -38,13 +38,14 @@ static void check_value(struct ext_proc_value value, struct str message) {
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-static size_t read_headers(struct str fields, struct str message,
+static size_t read_headers(const struct ext_proc_headers *fields, struct str message,
                            struct ext_proc_header out[MOST]) {
-    struct pb_reader reader = pb_read(fields), any = reader;
+    struct ext_proc_walk walk = ext_proc_walk(fields);
+    struct pb_reader any = walk.reader;
     struct ext_proc_header header, same;
     size_t n = 0;
-    while (ext_proc_header_next(&reader, &header)) {
-        check(ext_proc_header_next_any(&any, &same) && any.at == reader.at);
+    while (ext_proc_header_next(&walk, &header)) {
+        check(ext_proc_header_next_any(&any, &same) && any.at == walk.reader.at);
         check(str_eq(header.key, same.key) && str_eq(header.value, same.value));
         check(is_inside(header.key, message) && is_inside(header.value, message));
         check(ext_proc_header_find(fields, header.key).ptr != NULL);
@@ -52,7 +53,7 @@ static size_t read_headers(struct str fields, struct str message,
             out[n++] = header;
         }
     }
-    check(!reader.broken && !ext_proc_header_next_any(&any, &same));
+    check(!walk.reader.broken && !ext_proc_header_next_any(&any, &same));
     return n;
 }
 
@@ -80,7 +81,7 @@ static void ask_again(struct arena *arena, const struct ext_proc_request *reques
     check(again.has_config == request->has_config);
     check(again.config.request_body == request->config.request_body);
     check(again.config.response_body == request->config.response_body);
-    check(read_headers(again.fields, buf_str(&out), copies) == n);
+    check(read_headers(&again.fields, buf_str(&out), copies) == n);
     for (size_t i = 0; i < n; i++) {
         check(str_eq(copies[i].key, headers[i].key) && str_eq(copies[i].value, headers[i].value));
     }
@@ -100,7 +101,7 @@ static void check_request(struct str message) {
     check_value(ext_proc_metadata_find(&request, SPACE, KEY), message);
     check_value(ext_proc_attribute_find(&request, SPACE, KEY), message);
     check(is_inside(request.body, message));
-    ask_again(arena, &request, headers, read_headers(request.fields, message, headers));
+    ask_again(arena, &request, headers, read_headers(&request.fields, message, headers));
     arena_free(arena);
 }
 

@@ -112,11 +112,11 @@ static void take_single(struct found *found, const struct ext_proc_header *heade
     }
 }
 
-static void read_headers(struct found *found, struct str fields) {
-    struct pb_reader reader = pb_read(fields);
+static void read_headers(struct found *found, const struct ext_proc_headers *fields) {
+    struct ext_proc_walk walk = ext_proc_walk(fields);
     struct ext_proc_header header;
     uint64_t ranked = ranked_lengths(found->protocol), single = single_lengths(found->protocol);
-    while (ext_proc_header_next(&reader, &header)) {
+    while (ext_proc_header_next(&walk, &header)) {
         uint64_t bit = length_bit(header.key.len);
         if (((bit & ranked) == 0 || !take_listed(found, &header)) && (bit & single) != 0 &&
             !take_own(found->request, &header)) {
@@ -160,7 +160,7 @@ enum status pick_request_read(struct arena *arena, const struct protocol *protoc
                               struct error *err) {
     struct found found = {.request = out, .protocol = protocol};
     *out = (struct pick_request){.fields = message->fields};
-    read_headers(&found, message->fields);
+    read_headers(&found, &message->fields);
     subset_init(&out->selection, true);
     out->has_selection = found.selection.ptr != NULL;
     enum status st = pick_request_hint(arena, protocol, message, out, err);

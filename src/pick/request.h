@@ -11,7 +11,7 @@
 
 /* ptr NULL: the request has no such header. Of one that repeats the first counts. */
 struct pick_request {
-    struct str fields; /* all of them, for ext_proc_header_find */
+    struct ext_proc_headers fields; /* all of them */
     struct str method, path;
     struct str content_type, content_length;
     struct str encoding;  /* content-encoding, unless it is identity */

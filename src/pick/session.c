@@ -35,22 +35,22 @@ void pick_session_drop_headers(struct pick_session *session) {
     session->request = (struct pick_request){.has_hint = false};
 }
 
-void pick_session_note(struct pick_session *session, struct pick_note note) {
+void pick_session_note(struct pick_session *session, struct pick_note *note) {
     const struct pick_out *out = &session->outbox.out;
     if (out->note) {
-        note.line = session->line;
-        note.id = session->request.id;
-        note.pool = pool_name(session->means.pool);
-        if (note.pick) { /* which may not be looked past */
-            note.known = note.pick->known_model;
-            note.pool = note.pool.len > 0 ? note.pool : note.pick->pool;
+        note->line = session->line;
+        note->id = session->request.id;
+        note->pool = pool_name(session->means.pool);
+        if (note->pick) { /* which may not be looked past */
+            note->known = note->pick->known_model;
+            note->pool = note->pool.len > 0 ? note->pool : note->pick->pool;
         } else {
             const struct pool_snapshot *snapshot = pool_look(session->means.reader);
-            note.known = note.model.ptr && pool_snapshot_name(snapshot, note.model);
-            note.pool = note.pool.len > 0 ? note.pool : snapshot->spec->name;
+            note->known = note->model.ptr && pool_snapshot_name(snapshot, note->model);
+            note->pool = note->pool.len > 0 ? note->pool : snapshot->spec->name;
         }
-        note.endpoint = session->ticket.endpoint;
-        out->note(out->user, &note);
+        note->endpoint = session->ticket.endpoint;
+        out->note(out->user, note);
     }
 }
 
@@ -74,7 +74,7 @@ static void end(struct pick_session *session, const struct error *why) {
 void pick_session_break(struct pick_session *session, const struct error *why) {
     if (session->phase != PICK_OVER) {
         if (why) {
-            pick_session_note(session, (struct pick_note){.model = model_of(session), .why = why});
+            pick_session_note(session, &(struct pick_note){.model = model_of(session), .why = why});
         }
         end(session, why);
     }
@@ -89,7 +89,7 @@ void pick_session_illegal(struct pick_session *session, const char *what) {
 
 void pick_session_refuse(struct pick_session *session, const struct error *why) {
     struct error err;
-    pick_session_note(session, (struct pick_note){.model = model_of(session), .why = why});
+    pick_session_note(session, &(struct pick_note){.model = model_of(session), .why = why});
     enum status st = pick_refuse(&session->outbox, session->arena, pick_session_spec(session),
                                  &session->request, why, &err);
     end(session, st == ST_OK ? NULL : &err);

@@ -6,7 +6,7 @@
 
 static struct str find_header(const void *of, struct str name) {
     const struct pick_request *request = of;
-    return ext_proc_header_find(request->fields, name);
+    return ext_proc_header_find(&request->fields, name);
 }
 
 static struct pool_request question(struct pick_session *session, struct str model,
@@ -128,11 +128,11 @@ bool pick_session_choose(struct pick_session *session, struct str model, struct 
         return false;
     }
     draft->news.choice = &draft->choice;
-    pick_session_note(session, (struct pick_note){.model = model,
-                                                  .target = new_name(session, &pick),
-                                                  .pick = &pick,
-                                                  .trace = asked.trace,
-                                                  .at_body = at_body});
+    pick_session_note(session, &(struct pick_note){.model = model,
+                                                   .target = new_name(session, &pick),
+                                                   .pick = &pick,
+                                                   .trace = asked.trace,
+                                                   .at_body = at_body});
     pick_count_pick(at_body, pick.way);
     if (model.ptr || !session->raised) {
         pick_count_model(session->found);

@@ -3,11 +3,11 @@
 #include "pick/session_state.h"
 
 /* The names that pools ask for are few; the first header of a name counts. */
-static void read_headers(const struct pool_index *index, struct str fields,
+static void read_headers(const struct pool_index *index, const struct ext_proc_headers *fields,
                          struct pool_match_facts *out) {
-    struct pb_reader reader = pb_read(fields);
+    struct ext_proc_walk walk = ext_proc_walk(fields);
     struct ext_proc_header header;
-    while (ext_proc_header_next(&reader, &header)) {
+    while (ext_proc_header_next(&walk, &header)) {
         struct str value = header.value.ptr ? header.value : STR("");
         if (!out->authority.ptr && str_is(header.key, ":authority")) {
             out->authority = value;
@@ -37,7 +37,7 @@ static void read_metadata(const struct pool_index *index, const struct ext_proc_
 static size_t find(const struct pool_index *index, const struct ext_proc_request *message,
                    struct str *authority) {
     struct pool_match_facts facts = {.authority = {NULL, 0}};
-    read_headers(index, message->fields, &facts);
+    read_headers(index, &message->fields, &facts);
     read_metadata(index, message, &facts);
     *authority = facts.authority;
     return pool_index_find(index, &facts);
@@ -57,6 +57,9 @@ static enum status refuse(const struct pool_list *list, struct str authority, st
 
 static void use(struct pick_session *session, struct pool_reader *reader) {
     struct pool_reader *old = session->means.reader;
+    if (reader == old) {
+        return;
+    }
     session->means.reader = pool_reader_ref(reader);
     session->means.pool = pool_reader_pool(reader);
     pool_reader_free(old);

@@ -8,14 +8,17 @@ enum { LINE_BYTES = 160 }; /* of a method and of a path, for people */
 /* "POST /v2/models/digits/infer"; what does not fit is cut. For each request: no printf. */
 static struct str describe(struct arena *arena, const struct pick_request *request) {
     struct str method = request->method, path = request->path;
-    struct buf line;
-    method.len = method.len < LINE_BYTES ? method.len : LINE_BYTES;
-    path.len = path.len < LINE_BYTES ? path.len : LINE_BYTES;
-    buf_init(&line, arena, method.len + 1 + path.len);
-    buf_add_str(&line, method);
-    buf_add_char(&line, ' ');
-    buf_add_str(&line, path);
-    return line.failed ? STR("") : buf_str(&line);
+    size_t n_method = method.len < LINE_BYTES ? method.len : LINE_BYTES;
+    size_t n_path = path.len < LINE_BYTES ? path.len : LINE_BYTES;
+    size_t n = n_method + 1 + n_path;
+    char *line = n > 1 ? arena_alloc(arena, n) : NULL;
+    if (!line) {
+        return STR("");
+    }
+    memcpy(line, method.ptr ? method.ptr : "", n_method);
+    line[n_method] = ' ';
+    memcpy(line + n_method + 1, path.ptr ? path.ptr : "", n_path);
+    return str_make(line, n);
 }
 
 /* ---- what has to be known -------------------------------------------------------------------- */

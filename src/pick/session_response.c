@@ -60,13 +60,13 @@ static bool was_refused(struct str details) {
 static bool was_answered(struct str details, const struct ext_proc_request *message) {
     return details.ptr
                ? str_is(details, "via_upstream")
-               : ext_proc_header_find(message->fields, STR("x-envoy-upstream-service-time")).ptr !=
+               : ext_proc_header_find(&message->fields, STR("x-envoy-upstream-service-time")).ptr !=
                      NULL;
 }
 
 /* The status is 200 to 299. One that fails fast is not fast. */
 static bool is_good(const struct ext_proc_request *message) {
-    struct str status = ext_proc_header_find(message->fields, STR(":status"));
+    struct str status = ext_proc_header_find(&message->fields, STR(":status"));
     return status.len == 3 && status.ptr[0] == '2';
 }
 

@@ -41,9 +41,15 @@ struct ext_proc_config {
     bool sends_without_waiting; /* the body, not waiting for the answer to the headers */
 };
 
+/* Headers or trailers, for ext_proc_walk and ext_proc_header_find. */
+struct ext_proc_headers {
+    struct str bytes; /* a HeaderMap */
+    bool is_plain;    /* each is written as Envoy does: ext_proc_header_take_plain takes it */
+};
+
 struct ext_proc_request {
     enum ext_proc_kind kind;
-    struct str fields; /* of headers and trailers, for ext_proc_header_next */
+    struct ext_proc_headers fields; /* of headers and trailers */
     struct str body;
     bool end_of_stream;       /* of headers: no body follows; of a body: this is its last */
     bool end_without_message; /* of a body in mode GRPC: the end, and no empty message before it */
@@ -74,12 +80,17 @@ struct ext_proc_header {
 
 /* Goes through them, in order; one that repeats comes as often:
  *
- *     struct pb_reader headers = pb_read(request.fields);
- *     while (ext_proc_header_next(&headers, &header)) …
- *
- * Returns: false behind the last. */
-static inline bool ext_proc_header_next(struct pb_reader *headers, struct ext_proc_header *out);
-/* The next one, however it is written. */
+ *     struct ext_proc_walk walk = ext_proc_walk(&request.fields);
+ *     while (ext_proc_header_next(&walk, &header)) …
+ */
+struct ext_proc_walk {
+    struct pb_reader reader;
+    bool is_plain;
+};
+static inline struct ext_proc_walk ext_proc_walk(const struct ext_proc_headers *fields) {
+    return (struct ext_proc_walk){pb_read(fields->bytes), fields->is_plain};
+}
+/* The next one, however it is written. Returns: as ext_proc_header_next. */
 bool ext_proc_header_next_any(struct pb_reader *headers, struct ext_proc_header *out);
 /* Takes the next one if it is written as Envoy does: in fewer than 128 bytes, a key and a raw_value
  * and nothing else. Returns: false, and `headers` is where it was. */
@@ -100,11 +111,23 @@ static inline bool ext_proc_header_take_plain(struct pb_reader *headers,
     headers->at += n + 2;
     return true;
 }
-static inline bool ext_proc_header_next(struct pb_reader *headers, struct ext_proc_header *out) {
-    return ext_proc_header_take_plain(headers, out) || ext_proc_header_next_any(headers, out);
+/* Returns: false behind the last. */
+static inline bool ext_proc_header_next(struct ext_proc_walk *walk, struct ext_proc_header *out) {
+    const char *at = walk->reader.at;
+    if (!walk->is_plain) {
+        return ext_proc_header_next_any(&walk->reader, out);
+    }
+    if (at == walk->reader.end) {
+        return false;
+    }
+    size_t n = (unsigned char)at[1], n_key = (unsigned char)at[3];
+    out->key = str_make(at + 4, n_key);
+    out->value = str_make(at + 6 + n_key, n - n_key - 4);
+    walk->reader.at = at + n + 2;
+    return true;
 }
 /* The value of the first of that name. Returns: ptr NULL where there is none. */
-struct str ext_proc_header_find(struct str fields, struct str key);
+struct str ext_proc_header_find(const struct ext_proc_headers *fields, struct str key);
 
 /* ---- metadata and attributes ----------------------------------------------------------------- */
 

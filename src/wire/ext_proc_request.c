@@ -28,9 +28,10 @@ static enum status check_field(const struct pb_field *field, struct error *err) 
     return status == ST_OK ? ext_proc_read(bytes, "HeaderValue", HEADER, &header, err) : status;
 }
 
-static enum status check_map(struct str message, struct error *err) {
-    struct pb_reader reader = pb_read(message);
-    for (;;) {
+static enum status check_map(struct ext_proc_headers *fields, struct error *err) {
+    struct pb_reader reader = pb_read(fields->bytes);
+    fields->is_plain = true;
+    while (reader.at < reader.end) {
         const char *at = reader.at;
         struct ext_proc_header header;
         struct pb_field field;
@@ -40,14 +41,16 @@ static enum status check_map(struct str message, struct error *err) {
             }
             reader.at = at;
         }
-        if (!pb_next(&reader, &field)) {
-            return reader.broken ? pb_broken(&reader, "HeaderMap", err) : ST_OK;
-        }
-        enum status status = check_field(&field, err);
+        fields->is_plain = false;
+        enum status status = pb_next(&reader, &field) ? check_field(&field, err) : ST_OK;
         if (status != ST_OK) {
             return status;
         }
+        if (reader.broken) {
+            return pb_broken(&reader, "HeaderMap", err);
+        }
     }
+    return ST_OK;
 }
 
 bool ext_proc_header_next_any(struct pb_reader *headers, struct ext_proc_header *out) {
@@ -73,10 +76,10 @@ bool ext_proc_header_next_any(struct pb_reader *headers, struct ext_proc_header 
     return true;
 }
 
-struct str ext_proc_header_find(struct str fields, struct str key) {
-    struct pb_reader headers = pb_read(fields);
+struct str ext_proc_header_find(const struct ext_proc_headers *fields, struct str key) {
+    struct ext_proc_walk walk = ext_proc_walk(fields);
     struct ext_proc_header header;
-    while (ext_proc_header_next(&headers, &header)) {
+    while (ext_proc_header_next(&walk, &header)) {
         if (str_eq_nocase(header.key, key)) {
             return header.value;
         }
@@ -89,13 +92,13 @@ struct str ext_proc_header_find(struct str fields, struct str key) {
 #define AT(member) offsetof(struct ext_proc_request, member)
 
 static const struct ext_proc_slot HEADERS[] = {
-    {EXT_PROC_F_HEADERS_MAP, EXT_PROC_T_BYTES, AT(fields), "headers"},
+    {EXT_PROC_F_HEADERS_MAP, EXT_PROC_T_BYTES, AT(fields.bytes), "headers"},
     {EXT_PROC_F_HEADERS_END, EXT_PROC_T_BOOL, AT(end_of_stream), "end_of_stream"},
     {.number = 0},
 };
 
 static const struct ext_proc_slot TRAILERS[] = {
-    {EXT_PROC_F_HEADERS_MAP, EXT_PROC_T_BYTES, AT(fields), "trailers"},
+    {EXT_PROC_F_HEADERS_MAP, EXT_PROC_T_BYTES, AT(fields.bytes), "trailers"},
     {.number = 0},
 };
 
@@ -128,7 +131,7 @@ static enum status read_member(struct str message, struct ext_proc_request *out,
     case EXT_PROC_NONE:
         break;
     }
-    return status == ST_OK ? check_map(out->fields, err) : status;
+    return status == ST_OK ? check_map(&out->fields, err) : status;
 }
 
 /* ---- the message ----------------------------------------------------------------------------- */
@@ -188,7 +191,7 @@ enum status ext_proc_request_decode(struct str message, struct ext_proc_request 
                                     struct error *err) {
     struct whole whole = {.metadata = STR(""), .config = {NULL, 0}};
     struct str member = STR("");
-    *out = (struct ext_proc_request){.fields = STR(""), .body = STR(""), .message = message};
+    *out = (struct ext_proc_request){.fields.bytes = STR(""), .body = STR(""), .message = message};
     enum status status = read_whole(message, &whole, &member, out, err);
     out->metadata = whole.metadata;
     out->observes = whole.observes;

@@ -63,7 +63,7 @@ static void test_the_oneof_comes_last(void **state) {
     assert_int_equal(request.config.request_body, EXT_PROC_BODY_OTHER);
     assert_int_equal(request.config.response_body, EXT_PROC_BODY_BUFFERED);
     assert_true(request.config.sends_without_waiting);
-    struct pb_reader headers = pb_read(request.fields);
+    struct ext_proc_walk headers = ext_proc_walk(&request.fields);
     static const char *const want[] = {":path/a", "xy", "xz\xff"};
     for (size_t i = 0; i < 3; i++) {
         assert_true(ext_proc_header_next(&headers, &header));
@@ -71,7 +71,7 @@ static void test_the_oneof_comes_last(void **state) {
         assert_true(str_is(header.value, want[i] + header.key.len));
     }
     assert_false(ext_proc_header_next(&headers, &header));
-    assert_true(str_is(ext_proc_header_find(request.fields, STR("X")), "y"));
+    assert_true(str_is(ext_proc_header_find(&request.fields, STR("X")), "y"));
 }
 
 static void test_of_several_members_the_last_counts(void **state) {
@@ -85,7 +85,7 @@ static void test_of_several_members_the_last_counts(void **state) {
     assert_int_equal(decode(&out, &request, &err), ST_OK);
     assert_int_equal(request.kind, EXT_PROC_REQUEST_BODY);
     assert_true(str_is(request.body, "hi") && !request.end_of_stream);
-    assert_int_equal(request.fields.len, 0);
+    assert_int_equal(request.fields.bytes.len, 0);
     pb_add_bytes(&out, 5, STR("\x0a\x02ho\x10\x01\x18\x01\x20\x01"));
     assert_int_equal(decode(&out, &request, &err), ST_OK);
     assert_int_equal(request.kind, EXT_PROC_RESPONSE_BODY);
@@ -95,7 +95,7 @@ static void test_of_several_members_the_last_counts(void **state) {
     assert_int_equal(decode(&out, &request, &err), ST_OK);
     assert_int_equal(request.kind, EXT_PROC_RESPONSE_TRAILERS);
     assert_true(request.body.len == 0 && !request.end_of_stream);
-    assert_true(str_is(ext_proc_header_find(request.fields, STR(":path")), "/a"));
+    assert_true(str_is(ext_proc_header_find(&request.fields, STR(":path")), "/a"));
 }
 
 static void test_nothing_known(void **state) {
@@ -323,19 +323,28 @@ static void test_values_of_headers(void **state) {
     pb_end(&out, map);
     pb_end(&out, message);
     assert_int_equal(decode(&out, &request, &err), ST_OK);
-    assert_true(str_is(ext_proc_header_find(request.fields, STR("a")), "1"));
-    assert_true(str_is(ext_proc_header_find(request.fields, STR("b")), "2"));
-    assert_true(str_is(ext_proc_header_find(request.fields, STR("c")), "1"));
-    assert_true(str_is(ext_proc_header_find(request.fields, STR("d")), ""));
-    assert_non_null(ext_proc_header_find(request.fields, STR("d")).ptr);
-    assert_null(ext_proc_header_find(request.fields, STR("e")).ptr);
+    assert_true(str_is(ext_proc_header_find(&request.fields, STR("a")), "1"));
+    assert_true(str_is(ext_proc_header_find(&request.fields, STR("b")), "2"));
+    assert_true(str_is(ext_proc_header_find(&request.fields, STR("c")), "1"));
+    assert_true(str_is(ext_proc_header_find(&request.fields, STR("d")), ""));
+    assert_non_null(ext_proc_header_find(&request.fields, STR("d")).ptr);
+    assert_null(ext_proc_header_find(&request.fields, STR("e")).ptr);
 }
 
-/* A key and a raw_value of each length up to some where a length has two bytes; what stands there
- * with them, or in another order, changes nothing. */
+static void check_walk(const struct ext_proc_headers *fields, struct str key, struct str value) {
+    struct ext_proc_walk walk = ext_proc_walk(fields);
+    struct ext_proc_header header;
+    assert_true(ext_proc_header_next(&walk, &header));
+    assert_true(str_eq(header.key, key) && str_eq(header.value, value));
+    assert_true(ext_proc_header_next(&walk, &header));
+    assert_true(str_is(header.key, "z") && str_is(header.value, "\xff"));
+    assert_false(ext_proc_header_next(&walk, &header));
+}
+
+/* A key and a raw_value of each length up to some where a length has two bytes, and another header
+ * behind it; what stands there with them, or in another order, changes nothing. */
 static void check_header(struct str key, struct str value, bool swapped, bool with_more) {
     struct ext_proc_request request;
-    struct ext_proc_header header;
     struct error err;
     struct buf out;
     buf_init(&out, arena, 0);
@@ -346,13 +355,15 @@ static void check_header(struct str key, struct str value, bool swapped, bool wi
         pb_add_varint(&out, 9, 1);
     }
     pb_end(&out, begun);
+    pb_add_bytes(&out, 1, STR("\x0a\x01z\x1a\x01\xff"));
     pb_end(&out, map);
     pb_end(&out, message);
     assert_int_equal(decode(&out, &request, &err), ST_OK);
-    struct pb_reader reader = pb_read(request.fields);
-    assert_true(ext_proc_header_next(&reader, &header));
-    assert_true(str_eq(header.key, key) && str_eq(header.value, value));
-    assert_false(ext_proc_header_next(&reader, &header));
+    bool is_plain = !swapped && !with_more && key.len + value.len + 4 < 128;
+    assert_int_equal(request.fields.is_plain, is_plain);
+    check_walk(&request.fields, key, value);
+    request.fields.is_plain = false;
+    check_walk(&request.fields, key, value);
 }
 
 static void test_headers_of_all_sizes(void **state) {

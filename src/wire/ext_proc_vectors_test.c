@@ -242,14 +242,14 @@ static void check_question(struct str bytes, const struct question *want) {
     assert_int_equal(ext_proc_request_decode(bytes, &got, &err), ST_OK);
     assert_int_equal(got.kind, want->kind);
     size_t n = split(want->headers, headers);
-    struct pb_reader reader = pb_read(got.fields);
+    struct ext_proc_walk walk = ext_proc_walk(&got.fields);
     for (size_t i = 0; i < n; i++) {
-        assert_true(ext_proc_header_next(&reader, &header));
+        assert_true(ext_proc_header_next(&walk, &header));
         assert_true(str_eq(header.key, headers[i].key) && str_eq(header.value, headers[i].value));
-        assert_true(str_eq(ext_proc_header_find(got.fields, header.key), header.value));
+        assert_true(str_eq(ext_proc_header_find(&got.fields, header.key), header.value));
     }
-    assert_false(ext_proc_header_next(&reader, &header));
-    assert_null(ext_proc_header_find(got.fields, STR("x-other")).ptr);
+    assert_false(ext_proc_header_next(&walk, &header));
+    assert_null(ext_proc_header_find(&got.fields, STR("x-other")).ptr);
     assert_true(str_is(got.body, want->body));
     assert_true(got.end_of_stream == want->end && !got.observes);
     assert_int_equal(got.has_config, want->config != NULL);

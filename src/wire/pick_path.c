@@ -5,48 +5,40 @@
 #include "base/utf8.h"
 #include "wire/v2_path.h"
 
-static const struct str MODELS = {"/v2/models/", 11};
-
 /* Bodies that must name a model. */
-static const char *const of_json[] = {
-    "/v1/chat/completions",   "/v1/completions",
-    "/v1/embeddings",         "/v1/responses",
-    "/v1/messages",           "/v1/messages/count_tokens",
-    "/v1/completions/render", "/v1/chat/completions/render",
+static const struct str of_json[] = {
+    STR("/v1/chat/completions"),   STR("/v1/completions"),
+    STR("/v1/embeddings"),         STR("/v1/responses"),
+    STR("/v1/messages"),           STR("/v1/messages/count_tokens"),
+    STR("/v1/completions/render"), STR("/v1/chat/completions/render"),
 };
 
-static const char *const verbs[] = {"infer", "generate", "generate_stream"};
+static const struct str verbs[] = {STR("infer"), STR("generate"), STR("generate_stream")};
 
-static bool is_one_of(struct str text, const char *const *list, size_t n, bool ends) {
-    for (size_t i = 0; i < n; i++) {
-        if (ends ? str_ends(text, str_of(list[i])) : str_is(text, list[i])) {
+static bool is_verb(struct str text) {
+    for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
+        if (str_eq(text, verbs[i])) {
             return true;
         }
     }
     return false;
 }
 
-/* What is behind the last "/v2/models/". Returns: ptr NULL where there is none. */
-static struct str behind_models(struct str path) {
-    const char *at = path.len < MODELS.len ? path.ptr : path.ptr + path.len - MODELS.len + 1;
-    for (; at > path.ptr; at--) {
-        if (*at == 'v' && memcmp(at - 1, MODELS.ptr, MODELS.len) == 0) {
-            size_t n = (size_t)(at - path.ptr) - 1 + MODELS.len;
-            return str_make(path.ptr + n, path.len - n);
+static bool is_of_json(struct str path) {
+    for (size_t i = 0; i < sizeof(of_json) / sizeof(of_json[0]); i++) {
+        if (str_ends(path, of_json[i])) {
+            return true;
         }
     }
-    return (struct str){NULL, 0};
+    return false;
 }
 
-/* As str_cut, of parts so short that a search that is made for long ones costs more. */
-static inline struct str cut_part(struct str *rest) {
-    size_t n = 0;
-    while (n < rest->len && rest->ptr[n] != '/') {
-        n++;
-    }
-    struct str part = str_make(rest->ptr, n);
-    *rest = n < rest->len ? str_make(rest->ptr + n + 1, rest->len - n - 1) : str_make(NULL, 0);
-    return part;
+/* What is behind the last '/'; `rest` becomes what is before it. */
+static struct str cut_last(struct str *rest) {
+    const char *end = rest->ptr + rest->len, *slash = memrchr(rest->ptr, '/', rest->len);
+    rest->len = slash ? (size_t)(slash - rest->ptr) : 0;
+    const char *part = slash ? slash + 1 : rest->ptr;
+    return str_make(part, (size_t)(end - part));
 }
 
 static enum status read_name(struct arena *arena, struct str part, const char *kind,
@@ -63,41 +55,60 @@ static enum status read_name(struct arena *arena, struct str part, const char *k
                : error_set(err, ST_NOT_FOUND, "no %s can have a name that is not UTF-8", kind);
 }
 
-/* MODEL [/versions/VERSION] /VERB */
-static enum status read_v2(struct arena *arena, struct str path, struct str rest,
+/* What a path of PICK_PATH_V2 names, encoded. */
+struct named {
+    struct str model, version;
+};
+
+/* …/v2/models/MODEL[/versions/VERSION]/VERB, from its end. */
+static bool find_names(struct str path, struct named *out) {
+    static const struct str before = STR("/v2/models");
+    struct str rest = path;
+    if (path.len == 0 || !is_verb(cut_last(&rest))) {
+        return false;
+    }
+    out->model = cut_last(&rest);
+    out->version = str_make(NULL, 0);
+    if (str_ends(rest, before)) {
+        return true;
+    }
+    out->version = out->model;
+    struct str word = cut_last(&rest);
+    out->model = cut_last(&rest);
+    return str_is(word, "versions") && str_ends(rest, before);
+}
+
+static enum status read_v2(struct arena *arena, struct str path, const struct named *named,
                            struct pick_path *out, struct error *err) {
-    struct str model = cut_part(&rest), version = {NULL, 0};
-    struct str verb = cut_part(&rest);
-    if (str_is(verb, "versions")) {
-        version = cut_part(&rest);
-        verb = cut_part(&rest);
-    }
-    if (rest.ptr || !is_one_of(verb, verbs, sizeof(verbs) / sizeof(verbs[0]), false)) {
-        return ST_OK;
-    }
-    enum status status = read_name(arena, model, "model", &out->model, err);
-    if (status == ST_OK && version.ptr) {
-        status = read_name(arena, version, "version", &out->version, err);
+    enum status status = read_name(arena, named->model, "model", &out->model, err);
+    if (status == ST_OK && named->version.ptr) {
+        status = read_name(arena, named->version, "version", &out->version, err);
     }
     out->kind = status == ST_OK ? PICK_PATH_V2 : PICK_PATH_OTHER;
-    out->model_at = (size_t)(model.ptr - path.ptr);
-    out->model_bytes = model.len;
+    out->model_at = (size_t)(named->model.ptr - path.ptr);
+    out->model_bytes = named->model.len;
     return status;
+}
+
+/* What is below a model is none of the interfaces that have its name in the body. */
+static bool is_below_models(struct str path) {
+    static const char below[] = "/v2/models/";
+    return memmem(path.ptr, path.len, below, sizeof below - 1) != NULL;
 }
 
 enum status pick_path_parse(struct arena *arena, struct str method, struct str path,
                             struct pick_path *out, struct error *err) {
     struct str query = path;
     struct str clean = str_cut(&query, '?');
-    struct str models = behind_models(clean);
+    struct named named;
     *out = (struct pick_path){.kind = PICK_PATH_OTHER};
-    if (models.ptr) {
-        return read_v2(arena, path, models, out, err);
+    if (find_names(clean, &named)) {
+        return read_v2(arena, path, &named, out, err);
     }
     if (str_is(method, "POST")) {
         if (str_is(clean, "/inference.GRPCInferenceService/ModelInfer")) {
             out->kind = PICK_PATH_GRPC;
-        } else if (is_one_of(clean, of_json, sizeof(of_json) / sizeof(of_json[0]), true)) {
+        } else if (is_of_json(clean) && !is_below_models(clean)) {
             out->kind = PICK_PATH_JSON;
         }
     }
