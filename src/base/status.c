@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -75,6 +76,15 @@ static size_t unfinished_tail(const char *text, size_t len) {
     return 0;
 }
 
+/* Only characters from ' ' to '~' are in the word: a byte below has nothing to lend for the space
+ * that is taken from it, and one above overflows into its highest bit. */
+static bool is_plain(const char *text) {
+    const uint64_t each = 0x0101010101010101u;
+    uint64_t word;
+    memcpy(&word, text, sizeof word);
+    return (((word - each * ' ') | (word + each) | word) & each * 0x80) == 0;
+}
+
 /* Makes `text` fit for any protocol, in place. `cut` says that it was longer and its last character
  * may be torn. */
 static void clean(char *text, bool cut) {
@@ -84,6 +94,10 @@ static void clean(char *text, bool cut) {
         text[len] = '\0';
     }
     for (size_t at = 0; at < len;) {
+        if (at + sizeof(uint64_t) <= len && is_plain(text + at)) {
+            at += sizeof(uint64_t);
+            continue;
+        }
         if ((unsigned char)(text[at] - ' ') < 0x7f - ' ') {
             at++;
             continue;

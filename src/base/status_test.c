@@ -53,6 +53,23 @@ static void sentences_are_cleaned(void **state) {
     }
 }
 
+/* Each byte of ASCII beside each other, wherever in eight of them. */
+static void control_characters_are_found(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < 127 * 127; i++) {
+        char sent[] = "plain: what else is plain", written[sizeof sent];
+        size_t at = i % 16;
+        sent[at] = (char)(1 + i / 127), sent[at + 1] = (char)(1 + i % 127);
+        for (size_t k = 0; k < sizeof sent; k++) {
+            bool is_control = sent[k] != '\0' && (sent[k] < 0x20 || sent[k] == 0x7f);
+            written[k] = is_control ? '?' : sent[k];
+        }
+        struct error err;
+        error_set(&err, ST_BAD_FIELD, "%s", sent);
+        assert_string_equal(err.text, written);
+    }
+}
+
 static void long_sentences_are_cut_at_a_character(void **state) {
     static const char *const characters[] = {"x", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80"};
     (void)state;
@@ -106,6 +123,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_have_names_texts_and_codes),
         cmocka_unit_test(sentences_are_cleaned),
+        cmocka_unit_test(control_characters_are_found),
         cmocka_unit_test(long_sentences_are_cut_at_a_character),
         cmocka_unit_test(a_sentence_can_quote_itself),
         cmocka_unit_test(a_prefix_goes_in_front),
