@@ -140,10 +140,7 @@ static bool take_longer(struct pb_reader *reader, struct pb_field *field) {
     return true;
 }
 
-bool pb_next_any(struct pb_reader *reader, struct pb_field *field) {
-    if (take_longer(reader, field)) {
-        return true;
-    }
+static bool next_slowly(struct pb_reader *reader, struct pb_field *field) {
     while (reader->at < reader->end) {
         unsigned type;
         if (!read_tag(reader, &field->number, &type)) {
@@ -157,6 +154,10 @@ bool pb_next_any(struct pb_reader *reader, struct pb_field *field) {
         }
     }
     return false;
+}
+
+bool pb_next_any(struct pb_reader *reader, struct pb_field *field) {
+    return take_longer(reader, field) || next_slowly(reader, field);
 }
 
 enum status pb_broken(const struct pb_reader *reader, const char *what, struct error *err) {
