@@ -160,9 +160,9 @@ void choice_drop(struct choice *choice, uint32_t i) {
 
 /* ---- for scorers ----------------------------------------------------------------------------- */
 
-void choice_touch_all(struct choice *choice) {
+void choice_touch_blocks(struct choice *choice) {
     uint32_t n_blocks = (choice->n + CHOICE_BLOCK - 1) / CHOICE_BLOCK;
-    for (uint32_t i = 0; choice->touched && i < n_blocks; i++) {
+    for (uint32_t i = 0; i < n_blocks; i++) {
         choice->touched[i / 64] |= UINT64_C(1) << i % 64;
     }
 }

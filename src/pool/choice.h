@@ -103,7 +103,12 @@ static inline void choice_add_to(struct choice *choice, uint32_t i, float number
 }
 
 /* All scores may become others. */
-void choice_touch_all(struct choice *choice);
+void choice_touch_blocks(struct choice *choice); /* with `touched` */
+static inline void choice_touch_all(struct choice *choice) {
+    if (choice->touched) {
+        choice_touch_blocks(choice);
+    }
+}
 
 /* Each adds to each candidate's score what it says, times `weight`. `values` are of the candidates;
  * none is NaN. */
