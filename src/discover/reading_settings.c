@@ -241,6 +241,7 @@ static enum status read_protocol(struct reading *reading, const struct doc_node 
         st = doc_read_bool(&conformance, &reading->spec->protocol.conformance, err);
     }
     const struct protocol *protocol = &reading->spec->protocol;
+    protocol_settle(&reading->spec->protocol);
     if (st == ST_OK && str_eq(protocol->destination_key, protocol->fallback_key)) {
         st = doc_error(node, err, "expected destination_key and fallback_key to differ");
     }

@@ -17,31 +17,8 @@ struct found {
     struct str selection, cookie;
 };
 
-/* One bit for each length of a name that is looked for; one of 63 bytes and more has the last. */
-static uint64_t length_bit(size_t n) {
-    return UINT64_C(1) << (n < 63 ? n : 63);
-}
-
-static uint64_t lengths_of(const struct protocol_headers *names) {
-    uint64_t bits = 0;
-    for (size_t i = 0; i < names->n; i++) {
-        bits |= length_bit(names->names[i].len);
-    }
-    return bits;
-}
-
 /* ":path", ":method", "content-type", "content-length", "content-encoding", "cookie" */
 static const uint64_t OWN_LENGTHS = 1 << 5 | 1 << 7 | 1 << 12 | 1 << 14 | 1 << 16 | 1 << 6;
-
-static uint64_t ranked_lengths(const struct protocol *protocol) {
-    return lengths_of(&protocol->objective_headers) | lengths_of(&protocol->rewrite_headers) |
-           lengths_of(&protocol->fairness_headers) | lengths_of(&protocol->session_headers);
-}
-
-static uint64_t single_lengths(const struct protocol *protocol) {
-    return OWN_LENGTHS | length_bit(protocol->model_header.len) |
-           length_bit(protocol->request_id_header.len) | length_bit(protocol->selection_header.len);
-}
 
 static void take_first(struct str *slot, struct str value) {
     if (!slot->ptr) {
@@ -115,10 +92,11 @@ static void take_single(struct found *found, const struct ext_proc_header *heade
 static void read_headers(struct found *found, const struct ext_proc_headers *fields) {
     struct ext_proc_walk walk = ext_proc_walk(fields);
     struct ext_proc_header header;
-    uint64_t ranked = ranked_lengths(found->protocol), single = single_lengths(found->protocol);
+    uint64_t listed = found->protocol->listed_lengths;
+    uint64_t single = found->protocol->single_lengths | OWN_LENGTHS;
     while (ext_proc_header_next(&walk, &header)) {
-        uint64_t bit = length_bit(header.key.len);
-        if (((bit & ranked) == 0 || !take_listed(found, &header)) && (bit & single) != 0 &&
+        uint64_t bit = protocol_length(header.key.len);
+        if (((bit & listed) == 0 || !take_listed(found, &header)) && (bit & single) != 0 &&
             !take_own(found->request, &header)) {
             take_single(found, &header);
         }

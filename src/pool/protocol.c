@@ -1,4 +1,4 @@
-/* The defaults of the protocol's names. */
+/* The defaults of the protocol's names, and what is found out of names once. */
 #include "pool/protocol.h"
 
 #include <assert.h>
@@ -24,4 +24,22 @@ void protocol_init(struct protocol *protocol) {
 #undef NAME
     };
     protocol->n_fallbacks = 1;
+    protocol_settle(protocol);
+}
+
+static uint64_t lengths_of(const struct protocol_headers *names) {
+    uint64_t bits = 0;
+    for (size_t i = 0; i < names->n; i++) {
+        bits |= protocol_length(names->names[i].len);
+    }
+    return bits;
+}
+
+void protocol_settle(struct protocol *protocol) {
+    protocol->listed_lengths =
+        lengths_of(&protocol->objective_headers) | lengths_of(&protocol->rewrite_headers) |
+        lengths_of(&protocol->fairness_headers) | lengths_of(&protocol->session_headers);
+    protocol->single_lengths = protocol_length(protocol->model_header.len) |
+                               protocol_length(protocol->request_id_header.len) |
+                               protocol_length(protocol->selection_header.len);
 }

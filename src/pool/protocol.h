@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/str.h"
 
@@ -34,10 +35,20 @@ struct protocol {
     size_t n_fallbacks; /* at most; 1 with FALLBACK_KEY */
     bool conformance;   /* selection_header and served_header work */
     bool tell_served;   /* served_header works at least */
+    /* A bit for each length (protocol_length) of a name that a request's headers may have: of the
+     * lists, and of the others. By protocol_settle. */
+    uint64_t listed_lengths, single_lengths;
 };
 #undef NAME
 
-/* The defaults; the names are literals. */
+/* The defaults, settled; the names are literals. */
 void protocol_init(struct protocol *protocol);
+/* For who has changed names. */
+void protocol_settle(struct protocol *protocol);
+
+/* The bit of a length; one of 63 bytes and more has the last. */
+static inline uint64_t protocol_length(size_t n) {
+    return UINT64_C(1) << (n < 63 ? n : 63);
+}
 
 #endif
