@@ -350,6 +350,12 @@ def cpu_seconds(child):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def cpu_ns(child):
+    """The same of its threads that run, to the nanosecond."""
+    return sum(int(path.read_text().split()[0])
+               for path in pathlib.Path(f"/proc/{child.pid}/task").glob("*/schedstat"))
+
+
 def choice(n_endpoints, n_picks, n_subset, profile):
     """The picker's choice by itself. `profile`: 0: the fewest in flight; 1: the default; 2: every scorer."""
     return list(map(str, (BUILD / "bench" / "pool_pick", n_endpoints, n_picks, n_subset, 1, profile)))

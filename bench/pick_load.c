@@ -27,6 +27,7 @@ struct pick_load {
     uint64_t begin_ns, until_ns; /* what is counted */
     size_t n_running;
     uint64_t n_picks, n_failures;
+    uint64_t n_all; /* picks, those of the warm-up and of the end, too */
     struct histogram latency;
 };
 
@@ -112,6 +113,7 @@ static void send_body(struct grpc_client_call *call, const struct pick_load *loa
 static void count(struct stream *stream) {
     struct pick_load *load = stream->load;
     uint64_t now = clock_now_ns();
+    load->n_all++;
     if (stream->began_ns >= load->begin_ns && now <= load->until_ns) {
         load->n_picks++;
         histogram_add(&load->latency, now - stream->began_ns);
@@ -244,9 +246,10 @@ int main(int argc, char **argv) {
         return EXIT_FAILURE;
     }
     run(&load, (size_t)atoi(argv[4]), seconds, argc > 6 ? atof(argv[6]) : 0.3);
-    printf("{\"rate\":%.1f,\"picks\":%llu,\"failures\":%llu,\"p50_us\":%.1f,\"p99_us\":%.1f}\n",
+    printf("{\"rate\":%.1f,\"picks\":%llu,\"all\":%llu,\"failures\":%llu,\"p50_us\":%.1f,"
+           "\"p99_us\":%.1f}\n",
            (double)load.n_picks / seconds, (unsigned long long)load.n_picks,
-           (unsigned long long)load.n_failures,
+           (unsigned long long)load.n_all, (unsigned long long)load.n_failures,
            (double)histogram_quantile(&load.latency, 0.5) / 1e3,
            (double)histogram_quantile(&load.latency, 0.99) / 1e3);
     grpc_client_free(load.client);

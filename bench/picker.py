@@ -4,6 +4,7 @@ and that against nghttpd with frames of the same size."""
 import contextlib
 import json
 import pathlib
+import statistics
 import struct
 import subprocess
 import tempfile
@@ -31,7 +32,7 @@ def pool(n_endpoints):
 
 @contextlib.contextmanager
 def picker(n_endpoints, more=""):
-    """`sluice pick` with one worker. Yields its port."""
+    """`sluice pick` with one worker. Yields its port and its process."""
     with tempfile.TemporaryDirectory() as folder:
         ready, config = pathlib.Path(folder, "ready"), pathlib.Path(folder, "pool.yaml")
         config.write_text(pool(n_endpoints) + more)
@@ -42,14 +43,14 @@ def picker(n_endpoints, more=""):
                 if child.poll() is not None:
                     raise SystemExit(f"bench: sluice pick ended with {child.returncode}")
                 return ready.exists() and ready.read_text()
-            yield int(lib.wait_for(up, "sluice pick").split("127.0.0.1:")[1].split()[0])
+            yield int(lib.wait_for(up, "sluice pick").split("127.0.0.1:")[1].split()[0]), child
 
 
 @contextlib.contextmanager
 def floor():
     with lib.process(lib.BUILD / "bench" / "pick_floor", stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                      text=True) as child:
-        yield int(child.stdout.readline().rsplit(":", 1)[1])
+        yield int(child.stdout.readline().rsplit(":", 1)[1]), child
 
 
 def load(port, mode, body, streams):
@@ -58,16 +59,22 @@ def load(port, mode, body, streams):
     return json.loads(subprocess.check_output(command, timeout=120))
 
 
-def against_floor(table, port, floor_port, what, goal, *asked):
+def against_floor(table, server, floor_server, what, goal, *asked):
+    """Beside the rates, which are those of a client and a server in turn, what a pick takes of the server."""
     def rate(of):
-        result = load(of, *asked)
-        latencies.setdefault(of, []).append((result["p50_us"], result["p99_us"]))
+        port, child = of
+        before = lib.cpu_ns(child)
+        result = load(port, *asked)
+        cpu_us = (lib.cpu_ns(child) - before) / result["all"] / 1000
+        figures.setdefault(port, []).append((result["p50_us"], result["p99_us"], cpu_us))
         return result["rate"]
-    latencies = {}
-    ours, floors = lib.paired(lambda: rate(port), lambda: rate(floor_port))
+    figures = {}
+    ours, floors = lib.paired(lambda: rate(server), lambda: rate(floor_server))
     table.add(f"picks, {what} / constant", goal, ours, floors)
-    p50, p99 = (sorted(column)[len(column) // 2] for column in zip(*latencies[port]))
-    print(f"{'':<44} p50 {p50:.0f} µs, p99 {p99:.0f} µs", flush=True)
+    (p50, p99, cpu), (*_, floor_cpu) = (map(statistics.median, zip(*figures[port]))
+                                        for port, _ in (server, floor_server))
+    print(f"{'':<44} p50 {p50:.0f} µs, p99 {p99:.0f} µs; {cpu:.2f} µs of a CPU each, the constant {floor_cpu:.2f}",
+          flush=True)
 
 
 def against_nghttpd(table, floor_port):
@@ -81,21 +88,21 @@ def against_nghttpd(table, floor_port):
 
 
 def rows(table, _folder):
-    with floor() as floor_port:
-        against_nghttpd(table, floor_port)
+    with floor() as floor_server:
+        against_nghttpd(table, floor_server[0])
         for n_endpoints, goal, numbers in ((3, 0.85, STREAMS), (100, 0.8, (32,)), (1000, 0.8, (32,)),
                                            (10000, 0.8, (32,))):
-            with picker(n_endpoints) as port:
+            with picker(n_endpoints) as server:
                 for n in numbers:
-                    against_floor(table, port, floor_port, f"{n_endpoints} endpoints, {n} streams", goal,
+                    against_floor(table, server, floor_server, f"{n_endpoints} endpoints, {n} streams", goal,
                                   "headers", 0, n)
         for n_endpoints, goal in ((100, 0.8), (1000, 0.6)):
-            with picker(n_endpoints, every_scorer()) as port:
-                against_floor(table, port, floor_port, f"{n_endpoints} endpoints, every scorer, 32 streams",
+            with picker(n_endpoints, every_scorer()) as server:
+                against_floor(table, server, floor_server, f"{n_endpoints} endpoints, every scorer, 32 streams",
                               goal, "headers", 0, 32)
-        with picker(3) as port:
+        with picker(3) as server:
             for mode, body in (("duplex", 200), ("duplex", 8000), ("duplex", 220000),
                                ("duplex", 1000000), ("buffered", 200), ("buffered", 220000)):
                 for n in (1, 32):
-                    against_floor(table, port, floor_port, f"{mode} {body} bytes, {n} streams", "-", mode,
+                    against_floor(table, server, floor_server, f"{mode} {body} bytes, {n} streams", "-", mode,
                                   body, n)
