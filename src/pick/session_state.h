@@ -102,7 +102,7 @@ void pick_session_illegal(struct pick_session *session, const char *what);
  * into them is forgotten. */
 void pick_session_drop_headers(struct pick_session *session);
 void pick_session_give_back(struct pick_session *session);
-/* For the log. `line` and `endpoint` are filled in. */
+/* For the log; what the session knows of the request and its endpoint is filled in. */
 void pick_session_note(struct pick_session *session, struct pick_note *note);
 /* "Nothing is changed", in answer to `kind`. */
 void pick_session_nod(struct pick_session *session, enum ext_proc_kind kind);
