@@ -50,8 +50,7 @@ if(SLUICE_SANITIZE OR SLUICE_FUZZ)
             "SHELL:-Wl,--push-state,--no-as-needed -l:libstdc++.so.6 -Wl,--pop-state")
     endif()
 else()
-    # All that is called is bound at the start, so that no call needs to go through a table of stubs.
-    target_compile_options(sluice_settings INTERFACE -fstack-protector-strong -fno-plt)
+    target_compile_options(sluice_settings INTERFACE -fstack-protector-strong)
     target_link_options(sluice_settings INTERFACE -Wl,-z,relro,-z,now)
     # gcc would clear and copy structs by instructions that take longer to begin than most of them to
     # be copied: 5 % of a pick.

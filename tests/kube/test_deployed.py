@@ -80,6 +80,7 @@ def test_a_pool_that_comes_after_its_picker(deploy, cluster):
             deployed.add_pool()
             deployed.picker.wait_health(SERVING)
             deployed.wait_endpoints(ONE)
+            load.wait_more(1, 200)  # its models are known, which are objects of their own
             load.wait_more(2 * len(load.threads))
             load.clear()
             load.wait_more(50)
