@@ -3,6 +3,7 @@ it histograms. The servers stand in for vLLM, which needs a GPU; who asks is the
 
 import contextlib
 import itertools
+import os
 import pathlib
 import re
 import selectors
@@ -51,6 +52,7 @@ class Pages:
         self.thread = threading.Thread(target=self.serve)
 
     def serve(self):
+        os.sched_setaffinity(0, {int(lib.LOAD_CPU)})  # of this thread
         with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
             for listener in self.listeners:
                 selector.register(listener, selectors.EVENT_READ, self.accept)
@@ -114,10 +116,10 @@ def memory_mb(child):
 
 def round_of(pages, child, seconds):
     """Returns: pages a second, the part of a core, and microseconds a page, for so long."""
-    began, before = time.monotonic(), lib.cpu_seconds(child)
+    began, before = time.monotonic(), lib.cpu_ns(child)
     pages.wait(0)
     time.sleep(seconds)
-    n, spent, took = pages.wait(0), lib.cpu_seconds(child) - before, time.monotonic() - began
+    n, spent, took = pages.wait(0), (lib.cpu_ns(child) - before) / 1e9, time.monotonic() - began
     return n / took, spent / took, spent / n * 1e6
 
 
