@@ -345,13 +345,8 @@ def callgrind_total(out):
     return int(re.search(r"^(?:totals|summary): (\d+)", out.read_text(), re.M)[1])
 
 
-def cpu_seconds(child):
-    fields = pathlib.Path(f"/proc/{child.pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def cpu_ns(child):
-    """The same of its threads that run, to the nanosecond."""
+    """What those threads of it have run that are still there."""
     return sum(int(path.read_text().split()[0])
                for path in pathlib.Path(f"/proc/{child.pid}/task").glob("*/schedstat"))
 

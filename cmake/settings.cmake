@@ -53,7 +53,7 @@ else()
     target_compile_options(sluice_settings INTERFACE -fstack-protector-strong)
     target_link_options(sluice_settings INTERFACE -Wl,-z,relro,-z,now)
     # gcc would clear and copy structs by instructions that take longer to begin than most of them to
-    # be copied: 5 % of a pick.
+    # be copied: 3 to 5 % of a pick.
     foreach(operation memcpy memset)
         set(strategy "-m${operation}-strategy=unrolled_loop:256:noalign,libcall:-1:noalign")
         check_c_compiler_flag("${strategy}" SLUICE_HAS_STRATEGY_${operation})

@@ -217,9 +217,6 @@ static void end_wait(struct stream *stream) {
 static void mind_clock(struct stream *stream) {
     bool owes = !stream->finished && pick_session_owes(stream->session);
     uint64_t until_ns = stream->finished ? 0 : pick_session_waits_until(stream->session);
-    if (!owes && until_ns == 0 && !stream->ticking && !stream->waiting) {
-        return; /* most of the time nothing is timed */
-    }
     if (until_ns > 0 && !stream->waiting) {
         begin_wait(stream, until_ns);
     } else if (until_ns == 0) {

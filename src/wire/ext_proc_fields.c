@@ -51,10 +51,6 @@ enum status ext_proc_take(const struct pb_field *field, const struct ext_proc_sl
     while (slot->number != 0 && slot->number != field->number) {
         slot++;
     }
-    if (slot->type == EXT_PROC_T_BYTES && field->type == PB_BYTES && slot->number != 0) {
-        *(struct str *)(void *)((char *)out + slot->offset) = field->bytes;
-        return ST_OK;
-    }
     return slot->number != 0 ? take(field, slot, (char *)out + slot->offset, err) : ST_OK;
 }
 
