@@ -176,11 +176,12 @@ enum status pick_held_send(struct pick_held *held, struct pick_outbox *outbox,
 }
 
 void pick_held_drop(struct pick_held *held) {
+    if (held->n_parts == 0) {
+        return;
+    }
     while (held->first) {
         drop_first(held);
     }
-    if (held->n_bytes > 0) {
-        metric_add(METRIC_PICK_HELD_BYTES, -(int64_t)held->n_bytes);
-    }
+    metric_add(METRIC_PICK_HELD_BYTES, -(int64_t)held->n_bytes);
     pick_held_init(held, held->max_bytes);
 }

@@ -31,6 +31,7 @@ struct desk {
     struct worker_msg msg; /* look at the pools, and who was called */
     atomic_bool posted;    /* msg is on its way */
     struct pool_bell bell;
+    struct pick_path_last last_path;
     struct stream *waiting; /* those that wait for room, in any order */
     struct alarm tick;      /* set while there are any */
 };
@@ -40,21 +41,21 @@ struct pick_service {
     size_t n_desks;
 };
 
-/* A call's own. */
+/* A call's own. What its end looks at stands in front. */
 struct stream {
     struct grpc_call *call;
     struct pick_session *session;
     struct desk *desk;
-    struct alarm alarm;
     struct pick_row *row;       /* where it is counted; NULL: it has no endpoint yet */
     uint64_t began_ns;          /* its headers came */
     uint64_t turn_ns;           /* what is being taken came */
     enum pick_phase_time phase; /* with `row`: of its pick */
+    bool asked;                 /* for a message that has not come yet */
+    bool finished;              /* the session has ended the call */
     bool ticking;               /* the alarm is set */
     bool waiting;               /* for room: in the desk's list, and the alarm is its wait's */
+    struct alarm alarm;
     struct stream *before, *after;
-    bool asked;    /* for a message that has not come yet */
-    bool finished; /* the session has ended the call */
 };
 
 /* ---- what a session says --------------------------------------------------------------------- */
@@ -402,6 +403,7 @@ static enum status open_desk(struct desk *desk, const struct pick_service_option
     desk->tick.ring = on_tick;
     pool_bell_init(&desk->bell, post, desk);
     desk->means.bell = &desk->bell;
+    desk->means.last_path = &desk->last_path;
     desk->means.limits = options->limits;
     return pool_set_reader_new(options->pools, &desk->means.pools, err);
 }

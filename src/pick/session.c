@@ -32,14 +32,14 @@ void pick_session_drop_headers(struct pick_session *session) {
         session->headers = NULL;
     }
     session->asked = session->named = str_make(NULL, 0);
-    session->request = (struct pick_request){.has_hint = false};
+    session->request = NULL;
 }
 
 void pick_session_note(struct pick_session *session, struct pick_note *note) {
     const struct pick_out *out = &session->outbox.out;
     if (out->note) {
         note->line = session->line;
-        note->id = session->request.id;
+        note->id = pick_session_request(session)->id;
         note->pool = pool_name(session->means.pool);
         if (note->pick) { /* which may not be looked past */
             note->known = note->pick->known_model;
@@ -91,7 +91,7 @@ void pick_session_refuse(struct pick_session *session, const struct error *why) 
     struct error err;
     pick_session_note(session, &(struct pick_note){.model = model_of(session), .why = why});
     enum status st = pick_refuse(&session->outbox, session->arena, pick_session_spec(session),
-                                 &session->request, why, &err);
+                                 pick_session_request(session), why, &err);
     end(session, st == ST_OK ? NULL : &err);
 }
 
@@ -252,9 +252,6 @@ struct pick_session *pick_session_new(struct arena *arena, const struct pick_mea
     struct pick_session *session = arena_alloc(arena, sizeof(*session));
     if (session) {
         *session = (struct pick_session){.arena = arena, .means = *means};
-        session->wait.waiter.bell = means->bell;
-        session->wait.session = session;
-        session->wait.end = &session->wait.first;
         session->config.request_body = session->config.response_body = EXT_PROC_BODY_STREAMED;
         pick_outbox_init(&session->outbox, arena, out);
         pick_held_init(&session->held, means->limits.max_body_bytes);
@@ -269,7 +266,9 @@ void pick_session_free(struct pick_session *session) {
         pick_count_end(session->phase == PICK_HELD || session->phase == PICK_WAITING);
         pick_session_stop_waiting(session, FLOW_ABORTED);
         pick_held_drop(&session->held);
-        pick_session_drop_headers(session);
+        if (session->headers) {
+            pick_session_drop_headers(session);
+        }
         pick_session_give_back(session);
         pick_outbox_fini(&session->outbox);
         pool_reader_free(session->means.reader);

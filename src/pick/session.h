@@ -32,6 +32,7 @@
 #include "pool/pool_set.h"
 #include "pool/pool_wait.h"
 #include "tensor/tensor.h"
+#include "wire/pick_path.h"
 
 /* Each is a setting (cli/settings.def). */
 struct pick_limits {
@@ -44,7 +45,8 @@ struct pick_limits {
  * that of `pools`, or, where this is NULL, `reader`'s. */
 struct pick_means {
     struct pool_set_reader *pools;
-    struct pool_bell *bell; /* of requests that wait for room; NULL: none does */
+    struct pool_bell *bell;           /* of requests that wait for room; NULL: none does */
+    struct pick_path_last *last_path; /* may be NULL */
     struct pool *pool;
     struct pool_reader *reader;
     struct pick_limits limits;

@@ -245,11 +245,11 @@ static bool is_legal(struct pick_session *session, const char *ended) {
 static bool heed_hint(struct pick_session *session, const struct ext_proc_request *message) {
     bool late = session->phase == PICK_HELD || session->phase == PICK_AWAITED;
     struct error err;
-    if (!late || session->request.has_hint || message->metadata.len == 0) {
+    if (!late || session->request->has_hint || message->metadata.len == 0) {
         return true;
     }
     if (pick_request_hint(session->arena, &pick_session_spec(session)->protocol, message,
-                          &session->request, &err) != ST_OK) {
+                          session->request, &err) != ST_OK) {
         pick_session_break(session, &err);
         return false;
     }

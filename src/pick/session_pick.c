@@ -11,7 +11,7 @@ static struct str find_header(const void *of, struct str name) {
 
 static struct pool_request question(struct pick_session *session, struct str model,
                                     size_t n_fallbacks) {
-    const struct pick_request *request = &session->request;
+    const struct pick_request *request = pick_session_request(session);
     return (struct pool_request){.model = model,
                                  .objective = request->objective,
                                  .session = request->session,
@@ -32,12 +32,13 @@ static enum status no_memory(struct error *err) {
 
 static enum status rename_path(struct pick_session *session, struct str name,
                                struct pick_draft *draft, struct error *err) {
+    struct str old = pick_session_request(session)->path;
     struct buf path;
     if (str_eq(name, session->where.model)) {
         return ST_OK;
     }
-    buf_init(&path, session->arena, session->request.path.len + name.len);
-    pick_path_print(&path, &session->where, session->request.path, name);
+    buf_init(&path, session->arena, old.len + name.len);
+    pick_path_print(&path, &session->where, old, name);
     draft->news.path = buf_str(&path);
     metric_add(METRIC_PICK_REWRITTEN_TOTAL, 1);
     return path.failed ? no_memory(err) : ST_OK;
@@ -46,8 +47,9 @@ static enum status rename_path(struct pick_session *session, struct str name,
 /* The client's Content-Length stays right; where it sent none, none is made. */
 static enum status fit_length(struct pick_session *session, struct pick_draft *draft,
                               struct error *err) {
+    struct str said = pick_session_request(session)->content_length;
     uint64_t length;
-    if (draft->edits.growth == 0 || !num_parse_u64(session->request.content_length, &length)) {
+    if (draft->edits.growth == 0 || !num_parse_u64(said, &length)) {
         return ST_OK;
     }
     length += (uint64_t)draft->edits.growth;
@@ -86,18 +88,19 @@ static enum status call_it(struct pick_session *session, struct str name, struct
 
 /* What the request is sent on as: the configuration's name, else that of the header. */
 static struct str new_name(const struct pick_session *session, const struct pool_pick *pick) {
-    return pick->target.ptr ? pick->target : session->request.rewrite;
+    return pick->target.ptr ? pick->target : pick_session_request(session)->rewrite;
 }
 
 /* ---- picks ----------------------------------------------------------------------------------- */
 
 static bool is_of_held(const struct pick_session *session) {
     return session->phase == PICK_HELD ||
-           (session->phase == PICK_WAITING && session->wait.point == PICK_AT_HELD);
+           (session->phase == PICK_WAITING && session->wait->point == PICK_AT_HELD);
 }
 
 bool pick_session_choose(struct pick_session *session, struct str model, struct pick_draft *draft) {
-    const struct protocol *protocol = &pick_session_spec(session)->protocol;
+    const struct pool_spec *spec = pick_session_spec(session);
+    const struct protocol *protocol = &spec->protocol;
     enum protocol_fallback fallback = protocol->fallback;
     struct pool_request asked =
         question(session, model, fallback == FALLBACK_NONE ? 0 : protocol->n_fallbacks);
@@ -107,11 +110,13 @@ bool pick_session_choose(struct pick_session *session, struct str model, struct 
     bool at_body = draft->news.kind == EXT_PROC_REQUEST_BODY || is_of_held(session);
     session->named = model;
     asked.trace = log_enabled(LOG_DEBUG) ? &trace : NULL;
-    if (session->means.bell) {
-        asked.waiter = &session->wait.waiter;
-        asked.n_bytes = pick_session_weight(session);
+    enum status st = ST_OK;
+    if (session->wait || (session->means.bell && spec->flow_control.on)) {
+        st = pick_session_may_wait(session, &asked, &err);
     }
-    enum status st = pool_pick(session->means.reader, &asked, &pick, &err);
+    if (st == ST_OK) {
+        st = pool_pick(session->means.reader, &asked, &pick, &err);
+    }
     if (st == ST_OK && !pick.ticket.endpoint) {
         pick_session_wait(session);
         return false;

@@ -24,13 +24,13 @@ enum {
 /* One that is looked into for the prompt alone is not looked into past the limit. */
 static bool fits(const struct pick_session *session) {
     uint64_t length;
-    return !num_parse_u64(session->request.content_length, &length) ||
+    return !num_parse_u64(pick_session_request(session)->content_length, &length) ||
            length <= session->means.limits.max_body_bytes;
 }
 
 /* Nobody else may have looked at the path. What is wrong with it is for its server to say. */
 static bool names_prompt(const struct pick_session *session) {
-    const struct pick_request *request = &session->request;
+    const struct pick_request *request = pick_session_request(session);
     struct pick_path where;
     struct error err;
     return session->where.kind == PICK_PATH_JSON ||
@@ -45,8 +45,9 @@ bool pick_session_wants_prompt(struct pick_session *session) {
     enum ext_proc_body_mode mode = session->config.request_body;
     bool is_shown = pick_mode_is_duplex(mode) || pick_mode_is_buffered(mode);
     bool waits = wants->body && (mode != EXT_PROC_BODY_BUFFERED || fits(session));
-    if (!wants->prompt || !is_shown || session->request_ended || session->request.encoding.ptr ||
-        !(waits || session->needs_model) || !names_prompt(session)) {
+    if (!wants->prompt || !is_shown || session->request_ended ||
+        pick_session_request(session)->encoding.ptr || !(waits || session->needs_model) ||
+        !names_prompt(session)) {
         return false;
     }
     session->prompt = arena_calloc(session->arena, 1, sizeof(*session->prompt));
@@ -108,7 +109,7 @@ uint32_t pick_session_tokens(const struct pick_session *session) {
     const struct prompt_scan *scan = session->prompt ? &session->prompt->scan : NULL;
     bool is_all = scan && scan->result == PROMPT_SCAN_END;
     uint64_t length, n = scan ? scan->n_bytes / BYTES_OF_TOKEN + scan->n_tokens : 0;
-    if (!is_all && num_parse_u64(session->request.content_length, &length)) {
+    if (!is_all && num_parse_u64(pick_session_request(session)->content_length, &length)) {
         n = length / BYTES_OF_TOKEN > n ? length / BYTES_OF_TOKEN : n;
     }
     n += scan ? scan->n_wanted : 0;

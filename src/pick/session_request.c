@@ -28,13 +28,13 @@ static struct str describe(struct arena *arena, const struct pick_request *reque
  * replaced. Returns: as pick_path_parse. */
 static enum status look_for_model(struct pick_session *session,
                                   const struct pool_snapshot *snapshot, struct error *err) {
-    struct pick_request *request = &session->request;
+    struct pick_request *request = session->request;
     session->found = PICK_FOUND_NONE;
     if (!snapshot->models_matter && request->rewrite.len == 0) {
         return ST_OK;
     }
-    enum status st =
-        pick_path_parse(session->arena, request->method, request->path, &session->where, err);
+    enum status st = pick_path_parse_like(session->means.last_path, session->arena, request->method,
+                                          request->path, &session->where, err);
     if (session->where.kind == PICK_PATH_OTHER || request->rewrite.len == 0) {
         request->rewrite = str_make(NULL, 0);
     }
@@ -56,7 +56,7 @@ static enum status look_for_model(struct pick_session *session,
 static bool needs_body(const struct pick_session *session, const struct pool_snapshot *snapshot) {
     enum pick_path_kind kind = session->where.kind;
     bool names = kind == PICK_PATH_JSON || kind == PICK_PATH_GRPC;
-    return names && (!session->asked.ptr || session->request.rewrite.ptr ||
+    return names && (!session->asked.ptr || session->request->rewrite.ptr ||
                      pool_snapshot_renames(snapshot, session->asked));
 }
 
@@ -68,7 +68,8 @@ static enum status check_length(const struct pick_session *session, struct error
     bool raises = !pick_mode_is_buffered(mode) && !pick_mode_is_duplex(mode) &&
                   !session->config.sends_without_waiting;
     bool whole = mode == EXT_PROC_BODY_BUFFERED || raises;
-    if (!whole || !num_parse_u64(session->request.content_length, &length) || length <= max_bytes) {
+    if (!whole || !num_parse_u64(session->request->content_length, &length) ||
+        length <= max_bytes) {
         return ST_OK;
     }
     return pick_body_too_large(length, max_bytes, err);
@@ -76,11 +77,11 @@ static enum status check_length(const struct pick_session *session, struct error
 
 /* Returns: ST_UNKNOWN_ENCODING, ST_BODY_TOO_LARGE. */
 static enum status check_body(const struct pick_session *session, struct error *err) {
-    if (session->request.encoding.ptr) {
+    if (session->request->encoding.ptr) {
         return error_set(err, ST_UNKNOWN_ENCODING,
                          "content-encoding: expected none, as the body names the model, got "
                          "\"%.*s\"",
-                         STR_ARG(session->request.encoding));
+                         STR_ARG(session->request->encoding));
     }
     return check_length(session, err);
 }
@@ -151,6 +152,22 @@ static void wait_for_body(struct pick_session *session) {
     }
 }
 
+/* Returns: ST_NO_MEMORY. */
+static enum status read_request(struct pick_session *session, const struct protocol *protocol,
+                                const struct ext_proc_request *message, struct error *err) {
+    struct pick_request *request = arena_alloc(session->arena, sizeof(*request));
+    if (!request) {
+        return error_set(err, ST_NO_MEMORY, "no memory for a request's headers");
+    }
+    enum status st = pick_request_read(session->arena, protocol, message, request, err);
+    if (st == ST_OK) {
+        session->request = request;
+        session->is_not_grpc = !pick_request_is_grpc(request);
+        session->line = describe(session->arena, request);
+    }
+    return st;
+}
+
 void pick_session_on_headers(struct pick_session *session, const struct ext_proc_request *message) {
     struct error err, nobody;
     if (session->phase != PICK_NEW || session->answer_begun) {
@@ -162,13 +179,10 @@ void pick_session_on_headers(struct pick_session *session, const struct ext_proc
     session->request_ended = message->end_of_stream;
     enum status found = pick_session_find_pool(session, message, &nobody);
     const struct pool_snapshot *snapshot = pool_look(session->means.reader);
-    if (pick_request_read(session->arena, &snapshot->spec->protocol, message, &session->request,
-                          &err) != ST_OK) {
+    if (read_request(session, &snapshot->spec->protocol, message, &err) != ST_OK) {
         pick_session_break(session, &err);
         return;
     }
-    session->is_not_grpc = !pick_request_is_grpc(&session->request);
-    session->line = describe(session->arena, &session->request);
     if (found != ST_OK) {
         pick_session_refuse(session, &nobody);
     } else if (look_for_model(session, snapshot, &err) != ST_OK) {

@@ -36,10 +36,9 @@ struct pick_wait {
     uint64_t n_bytes; /* of memory that these cost */
 };
 
+/* What each message and the end look at stands in front: streams are many, and by the time of the
+ * next one's turn this has left the nearer caches. */
 struct pick_session {
-    struct arena *arena;
-    struct pick_means means; /* `pool` and `reader` are the request's, with a reference */
-    struct pick_outbox outbox;
     enum pick_phase phase;
     bool is_not_grpc;   /* as the request's headers say; they may not be shown */
     bool request_ended; /* no more of the request's body comes */
@@ -47,31 +46,41 @@ struct pick_session {
     bool answer_ended;
     bool observed; /* observability_mode: nothing is said at all */
     bool configured;
+    bool needs_model; /* the body has to name it, or to name another */
+    bool raised;      /* picked at the headers, the body is looked at if it comes */
+    bool in_pieces;   /* with `raised`: it came, but not as a whole */
+    enum pick_found found;
     struct ext_proc_config config; /* how bodies are sent; without protocol_config STREAMED */
+    struct pool_ticket ticket;
+    struct pick_means means; /* `pool` and `reader` are the request's, with a reference */
+    struct pick_held held;
+    struct pick_outbox outbox;
+
+    /* The request's headers, as long as a pick or a refusal may need them. */
+    struct pick_kept *headers;
+    struct pick_request *request; /* NULL: nothing is known of it, or no longer */
 
     /* The message at hand, and who keeps it. */
     const struct pick_message *message;
     struct pick_kept *kept;
 
-    /* The request's headers, as long as a pick or a refusal may need them. */
-    struct pick_kept *headers;
-    struct pick_request request;
+    struct arena *arena;
     struct pick_path where;
-    struct str asked; /* the model to match, where it is known already; ptr NULL: it isn't */
-    struct str named; /* the model as the body named it; ptr NULL: it has not */
-    enum pick_found found;
-    bool needs_model;           /* the body has to name it, or to name another */
-    struct pick_scan *scan;     /* of the body; NULL: it isn't looked into for its model */
+    struct str asked;       /* the model to match, where it is known already; ptr NULL: it isn't */
+    struct str named;       /* the model as the body named it; ptr NULL: it has not */
+    struct pick_scan *scan; /* of the body; NULL: it isn't looked into for its model */
     struct pick_prompt *prompt; /* NULL: nobody wants to know it, or it isn't shown */
-    bool raised;                /* picked at the headers, the body is looked at if it comes */
-    bool in_pieces;             /* with `raised`: it came, but not as a whole */
-    struct str target; /* with `raised`: the name chosen at the headers; ptr NULL: none was */
-    struct pick_held held;
-
-    struct pool_ticket ticket;
-    struct pick_wait wait;
-    struct str line; /* for pick_session_describe */
+    struct str target;      /* with `raised`: the name chosen at the headers; ptr NULL: none was */
+    struct pick_wait *wait; /* NULL: it has not been asked to */
+    struct str line;        /* for pick_session_describe */
 };
+
+/* What is known of the request; of one without headers, or whose headers are wanted no more,
+ * nothing. */
+static inline const struct pick_request *pick_session_request(const struct pick_session *session) {
+    static const struct pick_request nothing = {.has_hint = false};
+    return session->request ? session->request : &nothing;
+}
 
 /* The only function that changes the phase. */
 void pick_session_enter(struct pick_session *session, enum pick_phase phase);
@@ -163,8 +172,9 @@ uint32_t pick_session_tokens(const struct pick_session *session);
 
 /* ---- session_wait.c -------------------------------------------------------------------------- */
 
-/* What the request holds, as the queue counts it. */
-uint64_t pick_session_weight(const struct pick_session *session);
+/* Has what a pick of it needs where it may have to wait. Returns: ST_NO_MEMORY. */
+enum status pick_session_may_wait(struct pick_session *session, struct pool_request *asked,
+                                  struct error *err) __attribute__((warn_unused_result));
 /* The pool has it wait: so does the session, wherever it is. */
 void pick_session_wait(struct pick_session *session);
 /* The message at hand is for later. */

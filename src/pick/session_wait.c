@@ -8,7 +8,8 @@
  * KiB, whatever is in it. */
 enum { STREAM_BYTES = 4096, MESSAGE_BYTES = 4096 + 256 };
 
-uint64_t pick_session_weight(const struct pick_session *session) {
+/* What the request holds, as the queue counts it. */
+static uint64_t weight_of(const struct pick_session *session) {
     uint64_t n_message = session->message ? session->message->data.len : 0;
     uint64_t n_headers = session->headers ? session->headers->message.data.len : 0;
     return STREAM_BYTES + n_message + n_headers + session->held.n_bytes +
@@ -23,7 +24,7 @@ static uint64_t cost_of(const struct pick_kept *kept) {
 
 /* Returns: false when out of memory, and the stream has ended. */
 static bool keep_for_later(struct pick_session *session) {
-    struct pick_wait *wait = &session->wait;
+    struct pick_wait *wait = session->wait;
     struct pick_later *later = arena_alloc(session->arena, sizeof(*later));
     struct pick_kept *kept = later ? pick_session_keep(session) : NULL;
     if (!later) {
@@ -47,7 +48,7 @@ void pick_session_put_off(struct pick_session *session) {
     uint64_t n_bytes = session->message->data.len + MESSAGE_BYTES;
     struct error err;
     if (!keep_for_later(session) ||
-        pool_waiter_grow(session->means.pool, &session->wait.waiter, n_bytes)) {
+        pool_waiter_grow(session->means.pool, &session->wait->waiter, n_bytes)) {
         return;
     }
     error_set(&err, ST_SATURATED,
@@ -73,9 +74,27 @@ static struct pick_kept *take_later(struct pick_wait *wait) {
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
+enum status pick_session_may_wait(struct pick_session *session, struct pool_request *asked,
+                                  struct error *err) {
+    struct pick_wait *wait = session->wait;
+    if (!wait) {
+        wait = arena_calloc(session->arena, 1, sizeof(*wait));
+        if (!wait) {
+            return error_set(err, ST_NO_MEMORY, "no memory for a request that may have to wait");
+        }
+        wait->waiter.bell = session->means.bell;
+        wait->session = session;
+        wait->end = &wait->first;
+        session->wait = wait;
+    }
+    asked->waiter = &wait->waiter;
+    asked->n_bytes = weight_of(session);
+    return ST_OK;
+}
+
 /* The headers are needed for another pick; of a buffered body, too, the message at hand. */
 void pick_session_wait(struct pick_session *session) {
-    struct pick_wait *wait = &session->wait;
+    struct pick_wait *wait = session->wait;
     if (session->phase == PICK_WAITING) {
         return;
     }
@@ -98,25 +117,25 @@ void pick_session_stop_waiting(struct pick_session *session, enum flow_outcome o
     if (session->phase != PICK_WAITING) {
         return;
     }
-    pool_leave(session->means.pool, &session->wait.waiter, outcome);
-    while ((kept = take_later(&session->wait))) {
+    pool_leave(session->means.pool, &session->wait->waiter, outcome);
+    while ((kept = take_later(session->wait))) {
         pick_let_go(kept);
     }
 }
 
 void pick_session_abandon(struct pick_session *session) {
     if (session->phase == PICK_WAITING) {
-        pool_leave(session->means.pool, &session->wait.waiter, FLOW_ABORTED);
+        pool_leave(session->means.pool, &session->wait->waiter, FLOW_ABORTED);
     }
 }
 
 uint64_t pick_session_waits_until(const struct pick_session *session) {
-    return session->phase == PICK_WAITING ? session->wait.waiter.until_ns : 0;
+    return session->phase == PICK_WAITING ? session->wait->waiter.until_ns : 0;
 }
 
 bool pick_session_is_stuffed(const struct pick_session *session) {
     return session->phase == PICK_WAITING &&
-           session->wait.n_bytes + session->held.n_bytes > session->means.limits.max_body_bytes;
+           session->wait->n_bytes + session->held.n_bytes > session->means.limits.max_body_bytes;
 }
 
 void pick_session_tick(const struct pick_session *session, uint64_t gap_ns) {
@@ -139,7 +158,7 @@ static void put_down(struct pick_session *session, struct pick_kept *kept) {
 
 /* The body's message is the first of what was put off, and stays there should it wait on. */
 static void pick_at_body(struct pick_session *session) {
-    struct pick_kept *kept = session->wait.first->kept;
+    struct pick_kept *kept = session->wait->first->kept;
     struct ext_proc_request message;
     struct error err;
     kept->n_users++;
@@ -149,12 +168,12 @@ static void pick_at_body(struct pick_session *session) {
     }
     put_down(session, kept);
     if (session->phase == PICK_PICKED) {
-        pick_let_go(take_later(&session->wait));
+        pick_let_go(take_later(session->wait));
     }
 }
 
 static void pick_again(struct pick_session *session) {
-    switch (session->wait.point) {
+    switch (session->wait->point) {
     case PICK_AT_HEADERS:
         pick_session_at_headers(session);
         break;
@@ -169,7 +188,7 @@ static void pick_again(struct pick_session *session) {
 
 static void replay(struct pick_session *session) {
     struct pick_kept *kept;
-    while ((kept = take_later(&session->wait))) {
+    while ((kept = take_later(session->wait))) {
         take_up(session, kept);
         if (session->phase != PICK_OVER) {
             pick_session_step(session, kept->message.data);

@@ -115,6 +115,59 @@ enum status pick_path_parse(struct arena *arena, struct str method, struct str p
     return ST_OK;
 }
 
+/* ---- the last one ---------------------------------------------------------------------------- */
+
+static bool is_last(const struct pick_path_last *last, bool is_post, struct str path) {
+    return path.len > 0 && path.len == last->n_bytes && is_post == last->is_post &&
+           memcmp(path.ptr, last->path, path.len) == 0;
+}
+
+static void take_last(const struct pick_path_last *last, struct str path, struct pick_path *out) {
+    *out = last->where;
+    if (out->kind == PICK_PATH_V2) {
+        out->model = str_make(path.ptr + out->model_at, out->model_bytes);
+        out->version = last->version_bytes > 0
+                           ? str_make(path.ptr + last->version_at, last->version_bytes)
+                           : str_make(NULL, 0);
+    }
+}
+
+static bool is_within(struct str part, struct str whole) {
+    return (uintptr_t)part.ptr - (uintptr_t)whole.ptr < whole.len;
+}
+
+/* Names that were decoded are elsewhere, and are decoded again. */
+static void keep_last(struct pick_path_last *last, bool is_post, struct str path,
+                      const struct pick_path *where) {
+    bool is_plain =
+        where->kind != PICK_PATH_V2 ||
+        (is_within(where->model, path) && (!where->version.ptr || is_within(where->version, path)));
+    if (!is_plain || path.len == 0 || path.len > sizeof last->path) {
+        return;
+    }
+    last->where = *where;
+    last->version_at = where->version.ptr ? (size_t)(where->version.ptr - path.ptr) : 0;
+    last->version_bytes = where->version.len;
+    last->n_bytes = path.len;
+    last->is_post = is_post;
+    memcpy(last->path, path.ptr, path.len);
+}
+
+enum status pick_path_parse_like(struct pick_path_last *last, struct arena *arena,
+                                 struct str method, struct str path, struct pick_path *out,
+                                 struct error *err) {
+    bool is_post = str_is(method, "POST");
+    if (last && is_last(last, is_post, path)) {
+        take_last(last, path, out);
+        return ST_OK;
+    }
+    enum status status = pick_path_parse(arena, method, path, out, err);
+    if (last && status == ST_OK) {
+        keep_last(last, is_post, path, out);
+    }
+    return status;
+}
+
 void pick_path_print(struct buf *out, const struct pick_path *of, struct str path,
                      struct str model) {
     size_t behind = of->model_at + of->model_bytes;

@@ -37,6 +37,21 @@ enum status pick_path_parse(struct arena *arena, struct str method, struct str p
                             struct pick_path *out, struct error *err)
     __attribute__((warn_unused_result));
 
+/* The last path that was parsed: most requests have that of the one before. Zeroed memory has none.
+ * One thread's. */
+enum { PICK_PATH_LAST_BYTES = 128 }; /* longer ones are not kept */
+struct pick_path_last {
+    struct pick_path where; /* its texts are not looked at */
+    size_t version_at, version_bytes;
+    size_t n_bytes;
+    bool is_post;
+    char path[PICK_PATH_LAST_BYTES];
+};
+/* The same as pick_path_parse; `last` may be NULL. */
+enum status pick_path_parse_like(struct pick_path_last *last, struct arena *arena,
+                                 struct str method, struct str path, struct pick_path *out,
+                                 struct error *err) __attribute__((warn_unused_result));
+
 /* Appends the path of PICK_PATH_V2 with another model in it, whatever its name is. */
 void pick_path_print(struct buf *out, const struct pick_path *of, struct str path,
                      struct str model);

@@ -126,7 +126,82 @@ static void test_paths(void **state) {
     }
 }
 
+/* ---- the last one ---------------------------------------------------------------------------- */
+
+static void check_same(struct str a, struct str b) {
+    assert_int_equal(a.ptr != NULL, b.ptr != NULL);
+    assert_true(str_eq(a, b));
+}
+
+/* Wherever the texts are, that of the row or one of the arena, they say the same. */
+static void check_like(struct pick_path_last *last, struct arena *arena, const struct row *row) {
+    struct str path = arena_dup(arena, str_of(row->path));
+    struct pick_path want, got;
+    struct error want_err = {0}, err = {0};
+    enum status status = pick_path_parse(arena, str_of(row->method), path, &want, &want_err);
+    assert_int_equal(pick_path_parse_like(last, arena, str_of(row->method), path, &got, &err),
+                     status);
+    assert_string_equal(err.text, want_err.text);
+    assert_int_equal(got.kind, want.kind);
+    if (want.kind == PICK_PATH_V2) {
+        check_same(got.model, want.model);
+        check_same(got.version, want.version);
+        assert_int_equal(got.model_at, want.model_at);
+        assert_int_equal(got.model_bytes, want.model_bytes);
+    }
+}
+
+static void test_behind_another(void **state) {
+    const size_t n = sizeof(rows) / sizeof(rows[0]);
+    (void)state;
+    for (size_t i = 0; i < n * n; i++) {
+        struct arena *arena = arena_new(NULL, 0);
+        struct pick_path_last last = {.n_bytes = 0};
+        const struct row *order[] = {&rows[i / n], &rows[i % n], &rows[i % n], &rows[i / n]};
+        for (size_t k = 0; k < sizeof(order) / sizeof(order[0]); k++) {
+            check_like(&last, arena, order[k]);
+        }
+        arena_free(arena);
+    }
+}
+
+/* It is not looked at where it was. */
+static void test_kept_by_value(void **state) {
+    char first[] = "/v2/models/digits/versions/3/infer",
+         again[] = "/v2/models/digits/versions/3/infer";
+    struct pick_path_last last = {.n_bytes = 0};
+    struct pick_path got;
+    struct error err;
+    (void)state;
+    assert_int_equal(pick_path_parse_like(&last, NULL, STR("POST"), str_of(first), &got, &err),
+                     ST_OK);
+    memset(first, 'x', sizeof first - 1);
+    assert_int_equal(pick_path_parse_like(&last, NULL, STR("POST"), str_of(again), &got, &err),
+                     ST_OK);
+    assert_ptr_equal(got.model.ptr, again + strlen("/v2/models/"));
+    assert_true(str_is(got.model, "digits"));
+    assert_true(str_is(got.version, "3"));
+}
+
+static void test_long_ones_are_not_kept(void **state) {
+    char path[2 * PICK_PATH_LAST_BYTES] = "/v2/models/";
+    struct pick_path_last last = {.n_bytes = 0};
+    struct pick_path got;
+    struct error err;
+    (void)state;
+    memset(path + 11, 'm', sizeof path - 12);
+    strcpy(path + sizeof path - 7, "/infer");
+    assert_int_equal(pick_path_parse_like(&last, NULL, STR("POST"), str_of(path), &got, &err),
+                     ST_OK);
+    assert_int_equal(got.model.len, sizeof path - 18);
+    assert_int_equal(last.n_bytes, 0);
+    assert_int_equal(pick_path_parse_like(NULL, NULL, STR("POST"), str_of(path), &got, &err),
+                     ST_OK);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_paths)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_paths), cmocka_unit_test(test_behind_another),
+        cmocka_unit_test(test_kept_by_value), cmocka_unit_test(test_long_ones_are_not_kept)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
