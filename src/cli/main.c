@@ -5,6 +5,12 @@
 #include "base/nearest.h"
 #include "cli/commands.h"
 
+/* Read by jemalloc, where the program is linked with it: what was let go of goes back to the system
+ * within seconds, also where nothing happens any more. */
+extern const char *malloc_conf;
+__attribute__((visibility("default"))) const char *malloc_conf =
+    "background_thread:true,max_background_threads:1,dirty_decay_ms:2000,muzzy_decay_ms:0";
+
 struct command {
     const char *name;
     int (*run)(int argc, char **argv);
