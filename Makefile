@@ -19,7 +19,7 @@ includedir ?= $(prefix)/include
 # A folder as seen from the prefix, where it lies there: `cmake --install --prefix` can still move it.
 within_prefix = $(patsubst $(prefix)/%,%,$(1))
 
-.PHONY: all bootstrap tools test unit scenario interop kube kube-tsan demo demo-pick soak storm clang valgrind asan \
+.PHONY: all release bootstrap tools test unit scenario interop kube kube-tsan demo demo-pick soak storm clang valgrind asan \
 	tsan fuzz bench simulate lint fmt docs test-setup packages packages-test image-test install clean help build-clang build-asan build-tsan build-fuzz
 
 all: bootstrap $(BUILD)/build.ninja ## install what is missing, build build/sluice
@@ -39,6 +39,9 @@ tools:
 
 $(BUILD)/build.ninja: .deps/done.build
 	@$(CONFIGURE) -B $(BUILD) -DCMAKE_C_COMPILER=gcc $(CMAKE_FLAGS)
+
+release: bootstrap ## build/release/sluice, laid out by how it runs: for use (three minutes)
+	@tools/release $(BUILD)/release $(CMAKE_FLAGS)
 
 # ---- tests ---------------------------------------------------------------------------------------
 
@@ -141,10 +144,11 @@ fuzz: build-fuzz ## each fuzzer for FUZZ_SECONDS (600)
 
 # ---- speed, style, the rest ----------------------------------------------------------------------
 
-bench: all ## measure against the floors of this machine; count instructions
+# What is measured is what is used; instructions are counted of the plain build, whose are always the same.
+bench: all release ## measure against the floors of this machine; count instructions
 	@tools/bootstrap bench
-	@SLUICE_BUILD=$(BUILD) bench/run
-	@SLUICE_BUILD=$(BUILD) bench/envoy
+	@SLUICE_BUILD=$(BUILD)/release bench/run
+	@SLUICE_BUILD=$(BUILD)/release bench/envoy
 	@SLUICE_BUILD=$(BUILD) bench/instructions
 	@tools/bootstrap kube
 	@SLUICE_BUILD=$(BUILD) $(PYTHON) bench/kube

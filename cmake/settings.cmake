@@ -27,6 +27,23 @@ target_compile_options(sluice_settings INTERFACE
     "-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=") # assertions name files as the repository does
 target_link_libraries(sluice_settings INTERFACE Threads::Threads)
 
+# tools/release builds twice: "make" has the program note where it goes, into files beside the objects of the
+# build folder; "use" lays it out by what it finds there.
+set(SLUICE_PROFILE "" CACHE STRING "make or use, by tools/release; empty: neither")
+if(SLUICE_PROFILE AND NOT CMAKE_C_COMPILER_ID STREQUAL "GNU")
+    message(FATAL_ERROR "SLUICE_PROFILE needs gcc: cmake -DCMAKE_C_COMPILER=gcc")
+endif()
+if(SLUICE_PROFILE STREQUAL "make")
+    target_compile_options(sluice_settings INTERFACE -fprofile-generate -fprofile-update=atomic)
+    target_link_options(sluice_settings INTERFACE -fprofile-generate)
+elseif(SLUICE_PROFILE STREQUAL "use")
+    # What was never run is built as otherwise.
+    target_compile_options(sluice_settings INTERFACE
+        -fprofile-use -fprofile-partial-training -Wno-missing-profile)
+elseif(SLUICE_PROFILE)
+    message(FATAL_ERROR "SLUICE_PROFILE: expected make or use, got ${SLUICE_PROFILE}")
+endif()
+
 if(SLUICE_SANITIZE OR SLUICE_FUZZ)
     set(sanitizers "${SLUICE_SANITIZE}")
     if(SLUICE_FUZZ)
