@@ -54,9 +54,12 @@ static int arrays_make(struct sluice_instance *instance, size_t n_inputs, size_t
     instance->input_values = calloc(n_inputs + 1, sizeof(*instance->input_values));
     instance->output_names = calloc(n_outputs + 1, sizeof(*instance->output_names));
     instance->output_values = calloc(n_outputs + 1, sizeof(*instance->output_values));
+    instance->early_outputs = calloc(n_outputs + 1, sizeof(*instance->early_outputs));
     instance->infos = calloc(n_outputs + 1, sizeof(*instance->infos));
     return instance->input_names && instance->input_values && instance->output_names &&
-           instance->output_values && instance->infos && shares_init(&instance->shares, n_outputs);
+           instance->output_values && instance->early_outputs && instance->infos &&
+           shares_init(&instance->shares, n_outputs) &&
+           early_init(&instance->early, &instance->model->signature);
 }
 
 sluice_status instance_open(sluice_model *model, uint32_t index, sluice_instance **instance,
@@ -79,10 +82,12 @@ sluice_status instance_open(sluice_model *model, uint32_t index, sluice_instance
 
 void instance_close(sluice_instance *instance) {
     gather_fini(&instance->gather);
+    early_fini(&instance->early, instance->model->ort);
     free(instance->input_names);
     free(instance->input_values);
     free(instance->output_names);
     free(instance->output_values);
+    free(instance->early_outputs);
     free(instance->infos);
     shares_fini(&instance->shares);
     batch_fini(&instance->batch);

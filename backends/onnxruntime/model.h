@@ -2,9 +2,12 @@
 #ifndef SLUICE_ONNXRUNTIME_MODEL_H
 #define SLUICE_ONNXRUNTIME_MODEL_H
 
+#include <stdatomic.h>
+
 #include "common/batch.h"
 #include "common/gather.h"
 #include "common/results.h"
+#include "onnxruntime/early.h"
 #include "onnxruntime/options.h"
 #include "onnxruntime/ort.h"
 #include "onnxruntime/signature.h"
@@ -17,18 +20,21 @@ struct sluice_model {
     OrtSession *session;
     struct options options;
     struct signature signature;
+    atomic_int lies; /* an output had another shape than the model says: none is early any more */
 };
 
 /* What one execution needs, made once. The arrays have as many members as the model has inputs or
  * outputs. */
 struct sluice_instance {
-    const struct sluice_model *model;
+    struct sluice_model *model;
     struct gather gather;
+    struct early early;
     const char **input_names; /* what is handed to Run */
     OrtValue **input_values;
     const char **output_names;
     OrtValue **output_values;
-    const sluice_tensor_info **infos; /* of what Run gives */
+    const struct early_output **early_outputs; /* NULL: Run makes it */
+    const sluice_tensor_info **infos;          /* of what Run gives */
     struct shares shares;
     struct batch batch;
 };

@@ -1,6 +1,9 @@
 /* ONNX Runtime's values as results. Numbers stay in its memory; strings are copied. */
 #include "onnxruntime/results.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "onnxruntime/datatype.h"
 #include "onnxruntime/inputs.h"
 #include "onnxruntime/strings.h"
@@ -63,6 +66,23 @@ static sluice_status result_init(const struct ort *ort, struct result *result,
     return bytes_find(ort, result, count, gather, error);
 }
 
+/* The value is for the next run: its bytes are copied. */
+static sluice_status result_copy(struct result *result, const sluice_tensor_info *info,
+                                 const struct early_output *early, sluice_error *error) {
+    result->datatype = info->datatype;
+    result->n_element_bytes = datatype_of_ours(info->datatype)->n_bytes;
+    result->rank = early->rank;
+    memcpy(result->dims, early->dims, early->rank * sizeof(early->dims[0]));
+    result->block = malloc(early->n_bytes);
+    if (!result->block) {
+        return error_set(error, SLUICE_NO_MEMORY, "no memory for an output");
+    }
+    memcpy(result->block, early->bytes, early->n_bytes);
+    result->next = result->block;
+    result->n_bytes = result->n_all_bytes = early->n_bytes;
+    return SLUICE_OK;
+}
+
 static void values_drop(struct results *results) {
     const struct ort *ort = results->owner;
     for (size_t i = 0; i < results->n; i++) {
@@ -72,14 +92,17 @@ static void values_drop(struct results *results) {
 
 static struct results *values_take(const struct ort *ort, const struct outcome *outcome) {
     struct results *results = results_new(outcome->n, outcome->n_requests);
-    if (!results) {
-        inputs_release(ort, outcome->values, outcome->n);
-        return NULL;
-    }
-    results->drop = values_drop;
-    results->owner = ort;
     for (size_t i = 0; i < outcome->n; i++) {
-        results->items[i].value = outcome->values[i];
+        OrtValue *made = outcome->early[i] ? NULL : outcome->values[i];
+        if (results) {
+            results->items[i].value = made;
+        } else {
+            ort->api->ReleaseValue(made);
+        }
+    }
+    if (results) {
+        results->drop = values_drop;
+        results->owner = ort;
     }
     return results;
 }
@@ -93,7 +116,9 @@ sluice_status results_make(const struct ort *ort, const struct outcome *outcome,
     }
     for (size_t i = 0; status == SLUICE_OK && i < outcome->n; i++) {
         const sluice_tensor_info *info = outcome->infos[i];
-        status = result_init(ort, &results->items[i], info, outcome->gather, error);
+        const struct early_output *early = outcome->early[i];
+        status = early ? result_copy(&results->items[i], info, early, error)
+                       : result_init(ort, &results->items[i], info, outcome->gather, error);
         if (status == SLUICE_OK && outcome->n_requests > 1) {
             status = result_split(&results->items[i], info->name, outcome->n_rows, error);
         }

@@ -247,6 +247,82 @@ static void strings_in_upper_case(void **state) {
     open_fini(&open);
 }
 
+/* ---- outputs whose shape is known before the run ------------------------------------------------
+ */
+
+static void run_row(struct open *open, const float *values, size_t n, const float *want,
+                    size_t n_want) {
+    const int64_t dims[] = {(int64_t)n};
+    struct ask ask;
+    onnx_ask(&ask, 1, dims, 1, values, n);
+    ask_want(&ask, 0);
+    onnx_execute(open, &ask, 1);
+    const struct answer *answer = ask_good(&ask);
+    assert_int_equal(answer->outputs[0].rank, 1);
+    assert_int_equal(answer->outputs[0].dims[0], n_want);
+    onnx_check(&answer->outputs[0], want, n_want);
+    ask_fini(&ask);
+}
+
+/* As many as the model says, then fewer, then as many again. */
+static void a_model_that_makes_another_shape(void **state) {
+    static const float all[] = {1, 2, 3}, some[] = {1, -2, 3}, left[] = {1, 3};
+    struct open open;
+    open_init(&open, *state, "onnx_positive", NULL, NULL, 1);
+    run_row(&open, all, 3, all, 3);
+    run_row(&open, some, 3, left, 2);
+    run_row(&open, all, 3, all, 3);
+    run_row(&open, some, 2, left, 1);
+    open_fini(&open);
+}
+
+/* The next run writes where the one before did; its answer may not have been sent yet. */
+static void answers_that_wait(void **state) {
+    static const int64_t dims[] = {1, 4};
+    struct open open;
+    struct ask asks[6];
+    open_init(&open, *state, "onnx_constant_output", NULL, NULL, 1);
+    for (size_t i = 0; i < 6; i++) {
+        const float values[] = {(float)i, 1, 2, 3};
+        onnx_ask(&asks[i], 1, dims, 2, values, 4);
+        ask_want(&asks[i], 1);
+        if (i == 0 || i == 5) {
+            ask_want(&asks[i], 0);
+        }
+    }
+    onnx_execute(&open, asks, 1);
+    onnx_execute(&open, asks + 1, 1);
+    onnx_execute(&open, asks + 2, 3);
+    onnx_execute(&open, asks + 5, 1);
+    for (size_t i = 0; i < 6; i++) {
+        const struct answer *answer = ask_good(&asks[i]);
+        onnx_check(&answer->outputs[0], (const float[]){(float)(2 * i), 2, 4, 6}, 4);
+    }
+    onnx_check(&ask_good(&asks[0])->outputs[1], (const float[]){7, 8, 9}, 3);
+    onnx_check(&ask_good(&asks[5])->outputs[1], (const float[]){7, 8, 9}, 3);
+    for (size_t i = 0; i < 6; i++) {
+        ask_fini(&asks[i]);
+    }
+    open_fini(&open);
+}
+
+static void larger_ones(void **state) {
+    static const int64_t dims[] = {1, 600};
+    float values[600], want[1200];
+    struct open open;
+    struct ask ask;
+    for (size_t i = 0; i < 600; i++) {
+        values[i] = want[i] = want[600 + i] = (float)i;
+    }
+    open_init(&open, *state, "onnx_wide", NULL, NULL, 1);
+    onnx_ask(&ask, 1, dims, 2, values, 600);
+    ask_want(&ask, 0);
+    onnx_execute(&open, &ask, 1);
+    onnx_check(&ask_good(&ask)->outputs[0], want, 1200);
+    ask_fini(&ask);
+    open_fini(&open);
+}
+
 int onnxruntime_run(struct subject *subject) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(signatures, subject),
@@ -259,6 +335,9 @@ int onnxruntime_run(struct subject *subject) {
         cmocka_unit_test_prestate(a_bad_request_fails_alone, subject),
         cmocka_unit_test_prestate(shapes_the_graph_refuses, subject),
         cmocka_unit_test_prestate(strings_in_upper_case, subject),
+        cmocka_unit_test_prestate(a_model_that_makes_another_shape, subject),
+        cmocka_unit_test_prestate(answers_that_wait, subject),
+        cmocka_unit_test_prestate(larger_ones, subject),
     };
     return onnx_run(subject) + cmocka_run_group_tests_name("onnxruntime", tests, NULL, NULL);
 }

@@ -136,6 +136,26 @@ def passthrough():
     return graph.output("y", FLOAT, ["batch", 4]).node("Add", "x x", "y")
 
 
+def positive():
+    """y = those of x that are above 0, [n]: fewer than the model says, most of the time."""
+    graph = Graph().input("x", FLOAT, ["n"]).output("y", FLOAT, ["n"])
+    graph.constant("zero", numpy.array(0, numpy.float32)).node("Greater", "x zero", "above")
+    return graph.node("Compress", "x above", "y")
+
+
+def constant_output():
+    """An initializer is an output, beside y = x + x."""
+    graph = Graph().input("x", FLOAT, ["batch", 4]).output("k", FLOAT, [1, 3])
+    graph.output("y", FLOAT, ["batch", 4]).constant("k", numpy.array([[7, 8, 9]], numpy.float32))
+    return graph.node("Add", "x x", "y")
+
+
+def wide():
+    """y = x twice, side by side, [n, 1200]: a row is more than a page."""
+    graph = Graph().input("x", FLOAT, ["n", 600]).output("y", FLOAT, ["n", 1200])
+    return graph.node("Concat", "x x", "y", axis=1)
+
+
 def total():
     """y = the sum over the whole batch, a scalar: an output that can't be shared out."""
     graph = Graph().input("x", FLOAT, ["batch", 4]).output("y", FLOAT, [])
@@ -199,6 +219,7 @@ MODELS = {
     "onnx_unnamed": unnamed, "onnx_scalar_fixed": scalar_fixed, "onnx_rank0": rank0,
     "onnx_three_outputs": three_outputs, "onnx_mixed": mixed, "onnx_upper": upper,
     "onnx_lookup": lookup, "onnx_broadcast": broadcast, "onnx_passthrough": passthrough,
+    "onnx_positive": positive, "onnx_constant_output": constant_output, "onnx_wide": wide,
     "onnx_total": total, "onnx_pair": pair, "onnx_two_three": two_three, "onnx_rows": rows,
     "onnx_one_each": one_each, "onnx_grey28": lambda: picture_scores(28, 28),
     "onnx_rgb32": lambda: picture_scores(3, 32, 32), "mlp": networks.mlp, "cnn": networks.cnn,

@@ -1,0 +1,135 @@
+/* A free dimension has a name, and in a model that keeps what it says one name is one number: so
+ * the shape of an output follows from the inputs that have the names. ONNX Runtime holds it against
+ * what the model then makes, and the run fails where that is another. */
+#include "onnxruntime/early.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "onnxruntime/datatype.h"
+
+/* ---- what is known of a model ---------------------------------------------------------------- */
+
+/* Looks for the name among the dimensions of inputs that every request has. */
+static int find_name(const struct signature *signature, const char *name, struct early_dim *out) {
+    for (size_t i = 0; i < signature->n_inputs; i++) {
+        const sluice_tensor_info *input = &signature->inputs[i];
+        for (size_t k = 0; !input->optional && k < input->rank; k++) {
+            if (input->dims[k] < 0 && strcmp(input->symbols[k], name) == 0) {
+                *out = (struct early_dim){-1, (uint32_t)i, (uint32_t)k};
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
+/* Such an output is no value of its own: what is there for it is not written to. */
+static int is_input(const struct signature *signature, const char *name) {
+    for (size_t i = 0; i < signature->n_inputs; i++) {
+        if (strcmp(signature->inputs[i].name, name) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* One without dimensions may as well be one whose shape is not known (signature.c). */
+static void look_at(struct early_output *output, const struct signature *signature,
+                    const sluice_tensor_info *info) {
+    output->rank = info->rank;
+    output->known = info->datatype != SLUICE_BYTES && info->rank > 0 &&
+                    info->rank <= EARLY_MAX_RANK && !is_input(signature, info->name);
+    for (size_t i = 0; output->known && i < info->rank; i++) {
+        output->from[i].number = info->dims[i];
+        output->known =
+            info->dims[i] >= 0 || (info->symbols[i][0] != '\0' &&
+                                   find_name(signature, info->symbols[i], &output->from[i]));
+    }
+}
+
+int early_init(struct early *early, const struct signature *signature) {
+    early->outputs = calloc(signature->n_outputs + 1, sizeof(*early->outputs));
+    early->n = signature->n_outputs;
+    for (size_t i = 0; early->outputs && i < early->n; i++) {
+        look_at(&early->outputs[i], signature, &signature->outputs[i]);
+    }
+    return early->outputs != NULL;
+}
+
+void early_fini(struct early *early, const struct ort *ort) {
+    for (size_t i = 0; early->outputs && i < early->n; i++) {
+        ort->api->ReleaseValue(early->outputs[i].value);
+    }
+    free(early->outputs);
+    *early = (struct early){NULL, 0};
+}
+
+/* ---- of a run -------------------------------------------------------------------------------- */
+
+/* Returns: -1 where the request has no such input. */
+static int64_t dim_of_input(const struct early_dim *from, const sluice_request *request) {
+    for (size_t i = 0; i < request->n_inputs; i++) {
+        const sluice_input *input = &request->inputs[i];
+        if (input->index == from->input && from->dim < input->rank) {
+            return input->dims[from->dim];
+        }
+    }
+    return -1;
+}
+
+/* Returns: 0 where they are not known. */
+static int dims_of(const struct early_output *output, const sluice_request *request,
+                   int64_t *dims) {
+    for (size_t i = 0; i < output->rank; i++) {
+        const struct early_dim *from = &output->from[i];
+        dims[i] = from->number >= 0 ? from->number : dim_of_input(from, request);
+        if (dims[i] < 0) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Returns: 0 where it is nothing, or more than there is room for. */
+static size_t bytes_of(const int64_t *dims, size_t rank, size_t n_element_bytes) {
+    size_t n_bytes = n_element_bytes;
+    for (size_t i = 0; i < rank; i++) {
+        if (__builtin_mul_overflow(n_bytes, (size_t)dims[i], &n_bytes)) {
+            return 0;
+        }
+    }
+    return n_bytes <= EARLY_MAX_BYTES ? n_bytes : 0;
+}
+
+/* The value for these dimensions, in place of the last one. */
+static int make(struct early_output *output, const struct ort *ort, const struct datatype *datatype,
+                const int64_t *dims) {
+    size_t n_bytes = bytes_of(dims, output->rank, datatype->n_bytes);
+    if (n_bytes == 0) {
+        return 0;
+    }
+    ort->api->ReleaseValue(output->value);
+    output->value = NULL;
+    output->n_bytes = n_bytes;
+    memcpy(output->dims, dims, output->rank * sizeof(*dims));
+    OrtStatus *failure = ort->api->CreateTensorWithDataAsOrtValue(
+        ort->cpu, output->bytes, n_bytes, dims, output->rank, datatype->theirs, &output->value);
+    ort->api->ReleaseStatus(failure);
+    return output->value != NULL;
+}
+
+const struct early_output *early_find(struct early *early, const struct ort *ort,
+                                      const struct signature *signature, size_t index,
+                                      const sluice_request *request) {
+    struct early_output *output = &early->outputs[index];
+    int64_t dims[EARLY_MAX_RANK];
+    if (!output->known || !dims_of(output, request, dims)) {
+        return NULL;
+    }
+    if (output->value && memcmp(dims, output->dims, output->rank * sizeof(*dims)) == 0) {
+        return output;
+    }
+    const struct datatype *datatype = datatype_of_ours(signature->outputs[index].datatype);
+    return make(output, ort, datatype, dims) ? output : NULL;
+}
