@@ -41,7 +41,7 @@ $(BUILD)/build.ninja: .deps/done.build
 	@$(CONFIGURE) -B $(BUILD) -DCMAKE_C_COMPILER=gcc $(CMAKE_FLAGS)
 
 release: bootstrap ## build/release/sluice, laid out by how it runs: for use (three minutes)
-	@tools/release $(BUILD)/release $(CMAKE_FLAGS)
+	@JOBS=$(JOBS) tools/release $(BUILD)/release $(CMAKE_FLAGS)
 
 # ---- tests ---------------------------------------------------------------------------------------
 

@@ -111,6 +111,7 @@ bool pick_session_choose(struct pick_session *session, struct str model, struct 
     session->named = model;
     asked.trace = log_enabled(LOG_DEBUG) ? &trace : NULL;
     enum status st = ST_OK;
+    /* Should waiting be switched on in this moment, this one does not wait. */
     if (session->wait || (session->means.bell && spec->flow_control.on)) {
         st = pick_session_may_wait(session, &asked, &err);
     }
