@@ -28,6 +28,18 @@ PROGRAMS = os.pathsep.join([str(ROOT / ".deps" / "sysroot" / "usr" / "sbin"),
                             os.environ.get("PATH", os.defpath), "/usr/sbin"])
 
 
+IDENTITY = """backend: "identity" max_batch_size: 64
+input [{{ name: "INPUT0" data_type: TYPE_FP32 dims: [{dim}] }}]
+output [{{ name: "OUTPUT0" data_type: TYPE_FP32 dims: [{dim}] }}]
+"""
+
+
+def write_identity(folder, name, dim):
+    version = pathlib.Path(folder, name, "1")
+    version.mkdir(parents=True)
+    version.parent.joinpath("config.pbtxt").write_text(IDENTITY.format(dim=dim))
+
+
 def pinned(cpu, program, *args):
     found = shutil.which(str(program), path=PROGRAMS)
     if not found:

@@ -46,9 +46,7 @@ int result_count(const struct result *result, size_t *count) {
     return count_of(result->dims, result->rank, count);
 }
 
-/* A graph may hand an input through as an output. Where that is the request's own memory the
- * interface allows it; the gathered batch is ours and will be overwritten. */
-static sluice_status keep(struct result *result, sluice_error *error) {
+sluice_status result_keep(struct result *result, sluice_error *error) {
     result->block = malloc(result->n_bytes + 1);
     if (!result->block) {
         return error_set(error, SLUICE_NO_MEMORY, "no memory to keep an output");
@@ -58,6 +56,8 @@ static sluice_status keep(struct result *result, sluice_error *error) {
     return SLUICE_OK;
 }
 
+/* A graph may hand an input through as an output. Where that is the request's own memory the
+ * interface allows it; the gathered batch is ours and will be overwritten. */
 sluice_status result_point(struct result *result, const void *data, size_t count,
                            const struct gather *gather, sluice_error *error) {
     result->next = data ? data : (const void *)""; /* an empty tensor has no address */
@@ -65,7 +65,7 @@ sluice_status result_point(struct result *result, const void *data, size_t count
         return error_set(error, SLUICE_INTERNAL, "an output is larger than memory");
     }
     result->n_all_bytes = result->n_bytes;
-    return gather_holds(gather, result->next) ? keep(result, error) : SLUICE_OK;
+    return gather_holds(gather, result->next) ? result_keep(result, error) : SLUICE_OK;
 }
 
 sluice_status result_split(struct result *result, const char *name, uint64_t n_rows,

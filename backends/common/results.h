@@ -45,6 +45,8 @@ void results_release(void *cookie);
 
 /* How many elements the shape of a result has. Returns: 0 when that fits no size_t. */
 int result_count(const struct result *result, size_t *count);
+/* Copies the bytes that it points at, for memory that is written to again before they are sent. */
+sluice_status result_keep(struct result *result, sluice_error *error);
 /* Points the result at its numbers; `data` may be NULL where there are none. Bytes that lie in
  * `gather` are copied: it is used again before the answers are sent. */
 sluice_status result_point(struct result *result, const void *data, size_t count,

@@ -1,7 +1,6 @@
 /* ONNX Runtime's values as results. Numbers stay in its memory; strings are copied. */
 #include "onnxruntime/results.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "onnxruntime/datatype.h"
@@ -73,14 +72,9 @@ static sluice_status result_copy(struct result *result, const sluice_tensor_info
     result->n_element_bytes = datatype_of_ours(info->datatype)->n_bytes;
     result->rank = early->rank;
     memcpy(result->dims, early->dims, early->rank * sizeof(early->dims[0]));
-    result->block = malloc(early->n_bytes);
-    if (!result->block) {
-        return error_set(error, SLUICE_NO_MEMORY, "no memory for an output");
-    }
-    memcpy(result->block, early->bytes, early->n_bytes);
-    result->next = result->block;
+    result->next = early->bytes;
     result->n_bytes = result->n_all_bytes = early->n_bytes;
-    return SLUICE_OK;
+    return result_keep(result, error);
 }
 
 static void values_drop(struct results *results) {

@@ -125,10 +125,8 @@ static bool is_last(const struct pick_path_last *last, bool is_post, struct str 
 static void take_last(const struct pick_path_last *last, struct str path, struct pick_path *out) {
     *out = last->where;
     if (out->kind == PICK_PATH_V2) {
-        out->model = str_make(path.ptr + out->model_at, out->model_bytes);
-        out->version = last->version_bytes > 0
-                           ? str_make(path.ptr + last->version_at, last->version_bytes)
-                           : str_make(NULL, 0);
+        out->model.ptr = path.ptr + out->model_at;
+        out->version.ptr = out->version.ptr ? path.ptr + last->version_at : NULL;
     }
 }
 
@@ -147,7 +145,6 @@ static void keep_last(struct pick_path_last *last, bool is_post, struct str path
     }
     last->where = *where;
     last->version_at = where->version.ptr ? (size_t)(where->version.ptr - path.ptr) : 0;
-    last->version_bytes = where->version.len;
     last->n_bytes = path.len;
     last->is_post = is_post;
     memcpy(last->path, path.ptr, path.len);

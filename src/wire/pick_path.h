@@ -41,8 +41,8 @@ enum status pick_path_parse(struct arena *arena, struct str method, struct str p
  * One thread's. */
 enum { PICK_PATH_LAST_BYTES = 128 }; /* longer ones are not kept */
 struct pick_path_last {
-    struct pick_path where; /* its texts are not looked at */
-    size_t version_at, version_bytes;
+    struct pick_path where; /* its texts are not looked at, only whether and how long they are */
+    size_t version_at;
     size_t n_bytes;
     bool is_post;
     char path[PICK_PATH_LAST_BYTES];

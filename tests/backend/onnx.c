@@ -23,6 +23,20 @@ void onnx_ask(struct ask *ask, uint64_t batch, const int64_t *dims, size_t rank,
     ask_input(ask, 0, "x", SLUICE_FP32, dims, rank, values, n * sizeof(float));
 }
 
+void onnx_ask_rows(struct ask *asks, size_t n) {
+    static const int64_t dims[] = {1, 4};
+    for (size_t i = 0; i < n; i++) {
+        const float values[] = {(float)i, 1, 2, 3};
+        onnx_ask(&asks[i], 1, dims, 2, values, 4);
+    }
+}
+
+void onnx_fini(struct ask *asks, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        ask_fini(&asks[i]);
+    }
+}
+
 void onnx_check(const sluice_output *output, const float *values, size_t n) {
     assert_int_equal(output->datatype, SLUICE_FP32);
     assert_int_equal(output->n_bytes, n * sizeof(float));
@@ -67,9 +81,7 @@ static void a_batch_is_one_run(void **state) {
     for (size_t i = 0; i < 3; i++) {
         assert_ptr_equal(ask_good(&asks[i])->outputs[0].data, first + i * 4 * sizeof(float));
     }
-    for (size_t i = 0; i < 3; i++) {
-        ask_fini(&asks[i]);
-    }
+    onnx_fini(asks, 3);
     open_fini(&open);
 }
 
@@ -92,9 +104,7 @@ static void wanted_outputs_only(void **state) {
     onnx_check(&ask_good(&asks[1])->outputs[0], nine, 4);
     onnx_check(&ask_good(&asks[1])->outputs[1], eleven, 4);
     onnx_check(&ask_good(&asks[2])->outputs[0], twelve, 4);
-    for (size_t i = 0; i < 3; i++) {
-        ask_fini(&asks[i]);
-    }
+    onnx_fini(asks, 3);
     open_fini(&open);
 }
 
@@ -123,13 +133,11 @@ static void outputs_of_different_kinds(void **state) {
 /* The graph hands its input through. One request's own bytes may come back; those of a batch were
  * put together in memory that the next batch uses again. */
 static void an_input_that_is_an_output(void **state) {
-    static const int64_t dims[] = {1, 4};
     struct open open;
     struct ask asks[4];
     open_init(&open, *state, "onnx_passthrough", NULL, NULL, 1);
+    onnx_ask_rows(asks, 4);
     for (size_t i = 0; i < 4; i++) {
-        const float values[] = {(float)i, 1, 2, 3};
-        onnx_ask(&asks[i], 1, dims, 2, values, 4);
         ask_want(&asks[i], 0);
         ask_want(&asks[i], 1);
     }
@@ -142,9 +150,7 @@ static void an_input_that_is_an_output(void **state) {
         onnx_check(&answer->outputs[0], (const float[]){(float)i, 1, 2, 3}, 4);
         onnx_check(&answer->outputs[1], (const float[]){(float)(2 * i), 2, 4, 6}, 4);
     }
-    for (size_t i = 0; i < 4; i++) {
-        ask_fini(&asks[i]);
-    }
+    onnx_fini(asks, 4);
     open_fini(&open);
 }
 

@@ -13,6 +13,9 @@ void onnx_execute(struct open *open, struct ask *asks, size_t n);
 /* A request whose one input is "x". */
 void onnx_ask(struct ask *ask, uint64_t batch, const int64_t *dims, size_t rank,
               const float *values, size_t n);
+/* Requests of one row each: its number, 1, 2, 3. They want nothing yet. */
+void onnx_ask_rows(struct ask *asks, size_t n);
+void onnx_fini(struct ask *asks, size_t n);
 void onnx_check(const sluice_output *output, const float *values, size_t n);
 
 /* Returns: failed tests. */

@@ -180,9 +180,7 @@ static void optional_inputs(void **state) {
     onnx_check(&ask_good(&asks[0])->outputs[0], (const float[]){2, 4, 6, 8}, 4);
     onnx_check(&ask_good(&asks[1])->outputs[0], (const float[]){10, 20, 30, 40}, 4);
     onnx_check(&ask_good(&asks[2])->outputs[0], (const float[]){2, 4, 6, 8}, 4);
-    for (size_t i = 0; i < 3; i++) {
-        ask_fini(&asks[i]);
-    }
+    onnx_fini(asks, 3);
     open_fini(&open);
 }
 
@@ -205,9 +203,7 @@ static void a_bad_request_fails_alone(void **state) {
     assert_null(strchr(asks[1].answers[0].error, '\n'));
     /* it is in the answer, and not in the log as well */
     assert_int_equal(host_log_count(SLUICE_LOG_ERROR), 0);
-    for (size_t i = 0; i < 3; i++) {
-        ask_fini(&asks[i]);
-    }
+    onnx_fini(asks, 3);
     open_fini(&open);
 }
 
@@ -278,13 +274,11 @@ static void a_model_that_makes_another_shape(void **state) {
 
 /* The next run writes where the one before did; its answer may not have been sent yet. */
 static void answers_that_wait(void **state) {
-    static const int64_t dims[] = {1, 4};
     struct open open;
     struct ask asks[6];
     open_init(&open, *state, "onnx_constant_output", NULL, NULL, 1);
+    onnx_ask_rows(asks, 6);
     for (size_t i = 0; i < 6; i++) {
-        const float values[] = {(float)i, 1, 2, 3};
-        onnx_ask(&asks[i], 1, dims, 2, values, 4);
         ask_want(&asks[i], 1);
         if (i == 0 || i == 5) {
             ask_want(&asks[i], 0);
@@ -300,9 +294,7 @@ static void answers_that_wait(void **state) {
     }
     onnx_check(&ask_good(&asks[0])->outputs[1], (const float[]){7, 8, 9}, 3);
     onnx_check(&ask_good(&asks[5])->outputs[1], (const float[]){7, 8, 9}, 3);
-    for (size_t i = 0; i < 6; i++) {
-        ask_fini(&asks[i]);
-    }
+    onnx_fini(asks, 6);
     open_fini(&open);
 }
 
