@@ -2,13 +2,14 @@
  * checks methods, and hands inference to http_infer.c. What bytes mean is `wire`'s business, what a
  * model does is `model`'s.
  *
- * Thread: http_api_new, _drain and _free on the main thread; the handler on any worker. */
+ * Thread: http_api_free on the main thread, the handler on any worker. */
 #ifndef SLUICE_SERVE_HTTP_API_H
 #define SLUICE_SERVE_HTTP_API_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "model/by_worker.h"
 #include "model/repository.h"
 #include "net/http_server.h"
 #include "serve/admin_metrics.h"
@@ -28,12 +29,15 @@ struct http_api {
     struct admin_metrics *metrics;
     struct shared *shared; /* serve/shared.h */
     struct tracer *tracer;
-    atomic_bool draining; /* ready says 503 from now on */
+    struct by_workers seen; /* of inferences; http_infer.c */
+    atomic_bool draining;   /* ready says 503 from now on */
 };
 
 /* The table of callbacks for http_server_new; `api` must outlive the server. */
 struct http_handler http_api_handler(struct http_api *api);
 /* `ready` turns 503 at once; requests are still served. Thread: any. */
 void http_api_drain(struct http_api *api);
+/* Frees what workers had; after the server. */
+void http_api_free(struct http_api *api);
 
 #endif

@@ -3,6 +3,8 @@
  * leaves from where the backend left it. Nothing here looks into JSON or tensors. */
 #include "serve/http_infer.h"
 
+#include <stdlib.h>
+
 #include "base/metric.h"
 #include "base/num.h"
 #include "model/call.h"
@@ -15,6 +17,7 @@
 #include "serve/shared.h"
 #include "serve/trace.h"
 #include "wire/v2_response.h"
+#include "wire/v2_seen.h"
 
 /* What is kept for an inference; lives in the exchange's arena. */
 struct http_infer {
@@ -86,8 +89,26 @@ static enum status read_head(struct http_infer *infer, const struct http_api *ap
     return ST_OK;
 }
 
+/* A worker's memory of requests. */
+struct seen {
+    struct by_worker by_worker;
+    struct v2_seen requests;
+};
+
+/* Returns: NULL when there is no memory for one. */
+static struct v2_seen *seen_of(struct http_api *api, const struct worker *worker) {
+    struct seen *seen = (struct seen *)by_worker_find(&api->seen, worker);
+    if (!seen) {
+        seen = calloc(1, sizeof(*seen));
+        if (seen) {
+            by_worker_add(&api->seen, worker, &seen->by_worker);
+        }
+    }
+    return seen ? &seen->requests : NULL;
+}
+
 /* Body → request, by what the head said. */
-static enum status decode(struct http_infer *infer, const struct http_api *api, struct error *err) {
+static enum status decode(struct http_infer *infer, struct http_api *api, struct error *err) {
     struct http_exchange *exchange = infer->exchange;
     struct str body = exchange->body;
     if (infer->header == V2_HEADER_RAW) {
@@ -104,7 +125,8 @@ static enum status decode(struct http_infer *infer, const struct http_api *api, 
         }
         json_bytes = (size_t)infer->json_bytes;
     }
-    return v2_request_decode(exchange->arena, body, json_bytes, &api->limits, &infer->request, err);
+    return v2_request_decode_seen(seen_of(api, exchange->worker), exchange->arena, body, json_bytes,
+                                  &api->limits, &infer->request, err);
 }
 
 static void release_response(void *cookie) {
@@ -188,8 +210,7 @@ static void on_done(struct call *call) {
     }
 }
 
-static enum status prepare(struct http_infer *infer, const struct http_api *api,
-                           struct error *err) {
+static enum status prepare(struct http_infer *infer, struct http_api *api, struct error *err) {
     struct infer_request *request = &infer->request.infer;
     struct http_exchange *exchange = infer->exchange;
     enum status st = decode(infer, api, err);
