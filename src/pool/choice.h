@@ -113,8 +113,8 @@ static inline void choice_touch_all(struct choice *choice) {
 /* Each adds to each candidate's score what it says, times `weight`. `values` are of the candidates;
  * none is NaN. */
 
-/* Less is better: the least of the values becomes 1, the greatest 0, and those between lie in
- * between. All are 1 where all are the same. */
+/* Less is better: the least of the values, which aren't below 0, becomes 1, the greatest 0, and
+ * those between lie in between. All are 1 where all are the same. */
 void choice_add_least(struct choice *choice, const float *values, float weight);
 /* 1 for those of which `matches` is true. */
 void choice_add_matching(struct choice *choice, const void *parameters, float weight,
@@ -122,7 +122,8 @@ void choice_add_matching(struct choice *choice, const void *parameters, float we
                                          uint32_t i));
 
 /* The same in two steps, of which the second adds to `out`: what is to be known of all of a range,
- * and what that makes of some of them. Only the least and the greatest are looked for. */
+ * and what that makes of some of them. Only the least and the greatest are looked for. The range is
+ * not empty. */
 void choice_gauge(const float *values, struct choice_range range, struct choice_facts *out);
 void choice_rate_least(const float *values, const struct choice_facts *facts, float weight,
                        struct choice_range range, float *out);

@@ -34,6 +34,8 @@
 struct plugin_standing {
     bool ages;      /* they change with the time, at each step of choice_clock */
     bool of_models; /* they are others when the request names a model */
+    bool of_counts; /* they are of what each pick changes: in_flight, n_waiting, n_running,
+                       n_tokens */
     /* The facts of a range; those that it does not set are 0. NULL: it needs none. */
     void (*gauge)(const void *parameters, const struct choice *choice, struct choice_range range,
                   struct choice_facts *out);

@@ -12,10 +12,11 @@
 #include "loop/clock.h"
 #include "pool/pool_fixture.h"
 
-enum { N_ENDPOINTS = STANDING_LEAST + CHOICE_BLOCK / 2, N_TURNS = 1500, N_HELD = 400 };
+enum { MANY = STANDING_LEAST + CHOICE_BLOCK / 2, N_TURNS = 1500, N_HELD = 400 };
 
 struct world {
     struct fixture pool;
+    uint32_t n; /* endpoints */
     struct dice dice;
     struct arena *arena;
     struct prefix_table *prefixes;
@@ -47,12 +48,12 @@ static void open_profile(struct world *world) {
     assert_int_equal(profile_gather_wants(&world->profile, &err), ST_OK);
 }
 
-static void open_world(struct world *world) {
+static void open_world(struct world *world, uint32_t n) {
     struct error err;
-    *world = (struct world){.dice = {7}, .arena = arena_new(NULL, 0), .now_ns = 1000000000};
+    *world = (struct world){.n = n, .dice = {7}, .arena = arena_new(NULL, 0), .now_ns = 1000000000};
     clock_drive_ns(world->now_ns);
     open_profile(world);
-    struct pool_spec *spec = fixture_spec_of(N_ENDPOINTS);
+    struct pool_spec *spec = fixture_spec_of(n);
     spec->profile = &world->profile;
     assert_int_equal(prefix_table_new(PREFIX_MIN_BYTES, &world->prefixes, &err), ST_OK);
     assert_int_equal(pool_new(&world->pool.pool, &err), ST_OK);
@@ -74,7 +75,7 @@ static void close_world(struct world *world) {
 /* ---- what happens ---------------------------------------------------------------------------- */
 
 static struct endpoint *any(struct world *world) {
-    uint32_t i = dice_below(&world->dice, N_ENDPOINTS);
+    uint32_t i = dice_below(&world->dice, world->n);
     return pool_look(world->pool.reader)->members[i].endpoint;
 }
 
@@ -177,11 +178,10 @@ static bool compare(struct world *world) {
     return kept.score == world->pool.reader->view.standing.score;
 }
 
-static void they_are_as_without(void **state) {
+static void they_are_as_without(uint32_t n_endpoints) {
     struct world world;
     uint32_t n_kept = 0;
-    (void)state;
-    open_world(&world);
+    open_world(&world, n_endpoints);
     for (int i = 0; i < N_TURNS; i++) {
         for (uint32_t n = dice_below(&world.dice, 4); n > 0; n--) {
             change(&world);
@@ -192,9 +192,22 @@ static void they_are_as_without(void **state) {
     close_world(&world);
 }
 
+static void those_of_many(void **state) {
+    (void)state;
+    they_are_as_without(MANY);
+}
+
+static void those_of_few(void **state) {
+    (void)state;
+    they_are_as_without(3);
+    they_are_as_without(CHOICE_BLOCK + 7);
+    they_are_as_without(STANDING_LEAST - 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(they_are_as_without),
+        cmocka_unit_test(those_of_many),
+        cmocka_unit_test(those_of_few),
     };
     return cmocka_run_group_tests_name("pool/pool_choose", tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 #include "pool/pool_view.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     N_COLUMNS = sizeof(struct choice_columns) / sizeof(void *),
@@ -32,6 +33,7 @@ static enum status make_room(struct pool_view *view, uint32_t n, struct error *e
     view->place_of = next;
     view->score = (float *)next + cap;
     view->scratch = (float *)next + 2 * cap;
+    memset(memory, 0, N_ARRAYS * cap * sizeof(*memory)); /* what was there is looked at */
     free(view->memory);
     view->memory = memory;
     view->cap = (uint32_t)cap;
@@ -52,7 +54,7 @@ static void move(struct pool_view *view, uint32_t member, uint32_t to) {
     const struct choice_columns *columns = &view->columns;
     uint32_t from = view->place_of[member];
     choice_columns_copy(columns, from, columns, to);
-    standing_sums_note(&view->standing, from);
+    standing_sums_note(&view->standing, from, false);
     view->place_of[columns->member[from]] = from;
     columns->member[to] = member;
     view->place_of[member] = to;
@@ -84,15 +86,36 @@ static enum standing standing_of(uint32_t rank) {
 
 /* ---- what is known --------------------------------------------------------------------------- */
 
-/* What this picker itself has seen of it. */
-static void look_at_requests(const struct choice_columns *columns, uint32_t at,
-                             const struct endpoint *endpoint) {
+/* Each returns whether it was the same before. */
+
+static bool keep(uint32_t *slot, uint32_t value) {
+    bool same = *slot == value;
+    *slot = value;
+    return same;
+}
+
+static bool keep_float(float *slot, float value) {
+    bool same = *slot <= value && *slot >= value;
+    *slot = value;
+    return same;
+}
+
+/* How long answers take. */
+static bool look_at_answers(const struct choice_columns *columns, uint32_t at,
+                            const struct endpoint *endpoint) {
     uint64_t ns = endpoint_answered_ns(endpoint);
-    columns->n_tokens[at] = (float)endpoint_n_tokens(endpoint);
-    columns->first_byte_s[at] = endpoint_first_byte_s(endpoint);
-    columns->answer_s[at] = endpoint_answer_s(endpoint);
-    columns->answered[at] = ns != 0 ? choice_clock(ns) : 0;
-    columns->cold_turn[at] = endpoint_cold_turn(endpoint);
+    bool same = keep_float(&columns->first_byte_s[at], endpoint_first_byte_s(endpoint));
+    same = keep_float(&columns->answer_s[at], endpoint_answer_s(endpoint)) && same;
+    return keep(&columns->answered[at], ns != 0 ? choice_clock(ns) : 0) && same;
+}
+
+/* What the endpoint has said that is no count of requests. */
+static bool look_at_rest(const struct choice_columns *columns, uint32_t at,
+                         const struct load_now *load) {
+    float used = load->known & LOAD_KV_CACHE ? load->kv_cache_used : 0;
+    bool same = keep(&columns->known[at], load->known);
+    same = keep(&columns->adapters[at], load->adapters) && same;
+    return keep_float(&columns->kv_cache_used[at], used) && same;
 }
 
 static void look(struct pool_view *view, const struct pool_snapshot *snapshot, uint32_t member,
@@ -109,15 +132,15 @@ static void look(struct pool_view *view, const struct pool_snapshot *snapshot, u
     place(view, member, standing_of(endpoint_rank(endpoint)));
     uint32_t at = view->place_of[member];
     columns->address[at] = snapshot->members[member].hash;
-    columns->known[at] = load.known;
-    columns->adapters[at] = load.adapters;
-    view->adapters |= load.adapters;
     columns->in_flight[at] = (float)in_flight;
     columns->n_waiting[at] = (float)(load.known & LOAD_WAITING ? load.n_waiting : in_flight);
     columns->n_running[at] = (float)(load.known & LOAD_RUNNING ? load.n_running : in_flight);
-    columns->kv_cache_used[at] = load.known & LOAD_KV_CACHE ? load.kv_cache_used : 0;
-    look_at_requests(columns, at, endpoint);
-    standing_sums_note(&view->standing, at);
+    columns->n_tokens[at] = (float)endpoint_n_tokens(endpoint);
+    columns->cold_turn[at] = endpoint_cold_turn(endpoint);
+    view->adapters |= load.adapters;
+    bool steady = look_at_rest(columns, at, &load);
+    steady = look_at_answers(columns, at, endpoint) && steady;
+    standing_sums_note(&view->standing, at, steady);
 }
 
 static void look_at_all(struct pool_view *view, const struct pool_snapshot *snapshot,

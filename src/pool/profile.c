@@ -73,7 +73,7 @@ void profile_judge(const struct profile *profile, struct choice *choice) {
     for (size_t i = 0; i < profile->n_filters && choice->n > 0; i++) {
         profile_filter(&profile->filters[i], choice);
     }
-    bool is_whole = choice->standing && choice->place_of && choice->n >= STANDING_LEAST;
+    bool is_whole = choice->standing && choice->place_of;
     if (choice->n == 0 || (is_whole && standing_sums_score(choice->standing, profile, choice))) {
         return;
     }

@@ -35,6 +35,10 @@ static void mark_all(const struct standing_sums *standing, uint64_t *bits) {
     }
 }
 
+static bool is_steady(const struct profile_step *step) {
+    return step->plugin->standing && !step->plugin->standing->of_counts;
+}
+
 /* As many words of eight bytes as everything takes: bits, facts, sums. */
 static bool begin(struct standing_sums *standing, const struct profile *profile,
                   const struct choice *choice) {
@@ -54,19 +58,22 @@ static bool begin(struct standing_sums *standing, const struct profile *profile,
     own.sums = (float *)(void *)(own.facts + n_facts);
     own.score = own.sums + n_sums;
     mark_all(&own, own.changed);
+    for (size_t i = 0; i < profile->n_scorers; i++) {
+        const struct plugin_standing *plugin = profile->scorers[i].plugin->standing;
+        own.any_steady = own.any_steady || is_steady(&profile->scorers[i]);
+        own.ages = own.ages || (plugin && plugin->ages);
+        own.of_models = own.of_models || (plugin && plugin->of_models);
+    }
     *standing = own;
     return true;
 }
 
-/* What does not come from the endpoints. Returns: whether it is another. */
+/* What does not come from the endpoints. Returns: whether it is another, and matters. */
 static bool note_request(struct standing_sums *standing, const struct choice *choice) {
     uint32_t clock = choice_clock(choice->now_ns);
-    bool named = choice->model.ptr != NULL, other = false;
-    for (size_t i = 0; i < standing->profile->n_scorers; i++) {
-        const struct plugin_standing *plugin = standing->profile->scorers[i].plugin->standing;
-        other = other || (plugin && plugin->ages && clock != standing->clock) ||
-                (plugin && plugin->of_models && named != standing->named);
-    }
+    bool named = choice->model.ptr != NULL;
+    bool other = (standing->ages && clock != standing->clock) ||
+                 (standing->of_models && named != standing->named);
     standing->clock = clock;
     standing->named = named;
     return other;
@@ -163,6 +170,28 @@ static void update(const struct standing_sums *standing, const struct choice *ch
     }
 }
 
+/* ---- of few ---------------------------------------------------------------------------------- */
+
+/* What steady scorers say, to which the others add. */
+static void score_few(struct standing_sums *standing, struct choice *choice) {
+    const struct profile *profile = standing->profile;
+    size_t n_bytes = choice->n * sizeof(*standing->sums);
+    bool stands = !note_request(standing, choice) && standing->steady;
+    choice->score = standing->sums;
+    if (!stands) {
+        memset(standing->sums, 0, n_bytes);
+    }
+    for (size_t i = 0; !stands && i < profile->n_scorers; i++) {
+        const struct profile_step *step = &profile->scorers[i];
+        if (is_steady(step)) {
+            plugin_score_standing(step->plugin->standing, step->parameters, choice, step->weight);
+        }
+    }
+    standing->steady = true;
+    choice->score = standing->score;
+    memcpy(standing->score, standing->sums, n_bytes);
+}
+
 /* ---- scores ---------------------------------------------------------------------------------- */
 
 bool standing_sums_score(struct standing_sums *standing, const struct profile *profile,
@@ -172,13 +201,21 @@ bool standing_sums_score(struct standing_sums *standing, const struct profile *p
     if (other && !begin(standing, profile, choice)) {
         return false;
     }
-    update(standing, choice, note_request(standing, choice));
-    choice->score = standing->score;
-    choice->touched = standing->touched;
+    bool few = choice->n < STANDING_LEAST;
+    if (few && !standing->any_steady) {
+        return false;
+    }
+    if (few) {
+        score_few(standing, choice);
+    } else {
+        update(standing, choice, note_request(standing, choice));
+        choice->score = standing->score;
+        choice->touched = standing->touched;
+    }
     for (size_t i = 0; i < profile->n_scorers; i++) {
         const struct profile_step *step = &profile->scorers[i];
         const struct plugin_standing *plugin = step->plugin->standing;
-        if (!plugin) {
+        if (!plugin || (few && plugin->of_counts)) {
             step->plugin->score(step->parameters, choice, step->weight);
         } else if (plugin->correct) {
             plugin->correct(step->parameters, choice, step->weight);

@@ -7,13 +7,16 @@
  * Should facts about all candidates have changed, as the length of the longest queue, all sums are
  * made anew. They are always what they were if nothing was kept.
  *
+ * Of few candidates it is quicker to look at all than to look for blocks. Theirs are the sums of
+ * the scorers that are steady, which means: not of counts (plugin.h), for all candidates or none.
+ *
  * Thread: the reader's. */
 #ifndef SLUICE_POOL_STANDING_SUMS_H
 #define SLUICE_POOL_STANDING_SUMS_H
 
 #include "pool/profile.h"
 
-/* With fewer candidates it's quicker to look at all of them. */
+/* Fewer candidates than this are few. */
 enum { STANDING_LEAST = 3 * CHOICE_BLOCK };
 
 /* Zeroed memory keeps nothing. */
@@ -21,8 +24,11 @@ struct standing_sums {
     const struct profile *profile; /* whose sums they are; NULL: nothing is kept */
     uint64_t profile_of;           /* the snapshot's generation: a profile lives as long as that */
     uint32_t n;                    /* candidates */
-    uint32_t clock;                /* choice_clock, where scores age */
-    bool named;                    /* the request named a model, where that makes a difference */
+    bool ages, of_models;          /* some of its scorers' numbers (plugin.h) */
+    uint32_t clock;                /* choice_clock then */
+    bool named;                    /* the request named a model */
+    bool steady;                   /* of few: nothing has changed since but counts */
+    bool any_steady;               /* of its scorers */
     void *memory;                  /* of the following */
     float *sums, *score;           /* of each candidate: without and with the request's own */
     struct choice_facts *facts;    /* of each scorer: that hold now, then those of each block */
@@ -30,8 +36,10 @@ struct standing_sums {
 };
 
 void standing_sums_fini(struct standing_sums *standing);
-/* Something is known of the candidate at this place that was not before. */
-static inline void standing_sums_note(struct standing_sums *standing, uint32_t place) {
+/* Something is known of the candidate at this place that was not before; `steady`: it is a
+ * count. */
+static inline void standing_sums_note(struct standing_sums *standing, uint32_t place, bool steady) {
+    standing->steady = standing->steady && steady;
     if (place < standing->n) {
         uint32_t block = place / CHOICE_BLOCK;
         standing->changed[block / 64] |= UINT64_C(1) << block % 64;
@@ -39,7 +47,8 @@ static inline void standing_sums_note(struct standing_sums *standing, uint32_t p
 }
 
 /* Scores the candidates, of which none was taken away: choice->score are its own from now on.
- * Returns: false when there is no memory for it, and nothing has happened. */
+ * Returns: false when there is no memory for it, or nothing to be kept, and nothing has
+ * happened. */
 bool standing_sums_score(struct standing_sums *standing, const struct profile *profile,
                          struct choice *choice) __attribute__((warn_unused_result));
 

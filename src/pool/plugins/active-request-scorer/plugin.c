@@ -14,7 +14,7 @@ static void rate(const void *parameters, const struct choice *choice,
     choice_rate_less_of_most(choice->columns->in_flight, facts, weight, range, out);
 }
 
-static const struct plugin_standing STANDING = {.gauge = gauge, .rate = rate};
+static const struct plugin_standing STANDING = {.of_counts = true, .gauge = gauge, .rate = rate};
 
 static void score(const void *parameters, struct choice *choice, float weight) {
     plugin_score_standing(&STANDING, parameters, choice, weight);

@@ -41,7 +41,7 @@ VECTORS static void rate(const void *parameters, const struct choice *choice,
     }
 }
 
-static const struct plugin_standing STANDING = {.rate = rate};
+static const struct plugin_standing STANDING = {.of_counts = true, .rate = rate};
 
 static void score(const void *parameters, struct choice *choice, float weight) {
     plugin_score_standing(&STANDING, parameters, choice, weight);
