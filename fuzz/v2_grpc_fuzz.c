@@ -2,9 +2,10 @@
  * of its tensors and names can be read, and whatever is refused has a sentence. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tensor/infer.h"
-#include "wire/v2_grpc.h"
+#include "wire/v2_grpc_seen.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -46,6 +47,57 @@ static enum status ask(struct arena *arena, struct str message, struct error *er
     return infer_align_copy(&request.infer, err);
 }
 
+static void check_same(const struct v2_grpc_request *one, const struct v2_grpc_request *other) {
+    const struct infer_request *infer = &one->infer, *others = &other->infer;
+    struct error err = {.text = "is another request when it comes again"};
+    check(str_eq(one->model, other->model) && str_eq(one->version, other->version), &err);
+    check(one->empty_final == other->empty_final && str_eq(infer->id, others->id), &err);
+    check(infer->n_inputs == others->n_inputs && infer->n_wanted == others->n_wanted, &err);
+    check(infer->params.n == others->params.n && infer->batch == others->batch, &err);
+    for (size_t i = 0; i < infer->n_inputs; i++) {
+        const struct tensor *a = &infer->inputs[i].tensor, *b = &others->inputs[i].tensor;
+        check(str_eq(a->name, b->name) && shape_eq(a->shape, b->shape), &err);
+        check(a->datatype == b->datatype && a->n_bytes == b->n_bytes, &err);
+        check(a->n_pieces == b->n_pieces, &err);
+        check(infer->inputs[i].params.n == others->inputs[i].params.n, &err);
+        for (size_t k = 0; k < a->n_pieces; k++) {
+            check(a->pieces[k].n_bytes == b->pieces[k].n_bytes, &err);
+            check(memcmp(a->pieces[k].data, b->pieces[k].data, a->pieces[k].n_bytes) == 0, &err);
+        }
+    }
+    for (size_t i = 0; i < infer->n_wanted; i++) {
+        check(str_eq(infer->wanted[i].name, others->wanted[i].name), &err);
+        check(infer->wanted[i].n_classes == others->wanted[i].n_classes, &err);
+    }
+}
+
+/* Again and again, once with another last byte, which mostly is a tensor's. */
+static void repeat(struct str message) {
+    static struct v2_grpc_seen seen;
+    seen = (struct v2_grpc_seen){0};
+    char *bytes = malloc(message.len + (message.len == 0));
+    memcpy(bytes, message.ptr, message.len);
+    for (int i = 0; i < 5; i++) {
+        struct arena *arena = arena_new(NULL, 0);
+        struct v2_grpc_request plain, again;
+        struct error err = {0}, again_err = {0};
+        struct str all = str_make(bytes, message.len);
+        if (i == 3 && message.len > 0) {
+            bytes[message.len - 1] ^= 1;
+        }
+        enum status st = v2_grpc_request_decode(arena, all, &limits, &plain, &err);
+        check(v2_grpc_request_decode_seen(&seen, arena, all, &limits, &again, &again_err) == st,
+              &again_err);
+        if (st == ST_OK) {
+            check_same(&plain, &again);
+        } else {
+            check(strcmp(err.text, again_err.text) == 0, &again_err);
+        }
+        arena_free(arena);
+    }
+    free(bytes);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct error err = {0};
     struct str name, version, id;
@@ -63,6 +115,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     switch (data[0] % 6) {
     case 0:
         st = ask(arena, message, &err);
+        repeat(message);
         break;
     case 1:
         st = v2_grpc_named_decode(arena, message, &name, &version, &err);

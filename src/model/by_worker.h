@@ -50,6 +50,11 @@ static inline void by_worker_add(struct by_workers *all, const struct worker *wo
     }
 }
 
+/* The worker's own, which is made of `n_bytes` zeroed bytes where there is none yet; it begins with
+ * a struct by_worker. Returns: NULL when out of memory. Thread: the worker's. */
+struct by_worker *by_worker_get(struct by_workers *all, const struct worker *worker,
+                                size_t n_bytes);
+
 /* Those of one slot, for a walk over all. Thread: any. */
 static inline struct by_worker *by_worker_first(struct by_workers *all, size_t slot) {
     return atomic_load_explicit(&all->slots[slot], memory_order_acquire);

@@ -94,6 +94,7 @@ void grpc_api_free(struct grpc_api *api) {
         free(api->methods);
         free(api->contexts);
         grpc_health_free(api->health);
+        by_worker_free_all(&api->seen);
         free(api);
     }
 }

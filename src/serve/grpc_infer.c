@@ -6,6 +6,7 @@
 #include "serve/classify.h"
 #include "serve/header_forward.h"
 #include "serve/opened.h"
+#include "wire/v2_grpc_seen.h"
 
 /* ---- what both methods share ----------------------------------------------------------------- */
 
@@ -62,12 +63,25 @@ static enum status check_memory(const struct grpc_infer *infer, struct error *er
     return ST_OK;
 }
 
+/* A worker's memory of requests. */
+struct seen {
+    struct by_worker by_worker;
+    struct v2_grpc_seen requests;
+};
+
+static enum status decode(struct grpc_infer *infer, struct error *err) {
+    struct grpc_api *api = grpc_context_of(infer->rpc)->api;
+    struct seen *seen = (struct seen *)by_worker_get(&api->seen, infer->rpc->worker, sizeof(*seen));
+    return v2_grpc_request_decode_seen(seen ? &seen->requests : NULL, infer->message->arena,
+                                       infer->message->data, &api->options.limits, &infer->request,
+                                       err);
+}
+
 static enum status prepare(struct grpc_infer *infer, struct model_version **version,
                            struct error *err) {
     const struct grpc_api_options *options = &grpc_context_of(infer->rpc)->api->options;
     struct v2_grpc_request *request = &infer->request;
-    enum status st = v2_grpc_request_decode(infer->message->arena, infer->message->data,
-                                            &options->limits, request, err);
+    enum status st = decode(infer, err);
     if (st != ST_OK) {
         return st;
     }

@@ -4,6 +4,7 @@
 #define SLUICE_SERVE_GRPC_METHOD_H
 
 #include "base/buf.h"
+#include "model/by_worker.h"
 #include "net/grpc_health.h"
 #include "serve/grpc_api.h"
 #include "serve/keys_file.h"
@@ -35,6 +36,7 @@ static inline const struct grpc_context *grpc_context_of(const struct grpc_call 
 struct grpc_api {
     struct grpc_api_options options;
     struct grpc_health *health;
+    struct by_workers seen; /* of inferences; grpc_infer.c */
     atomic_bool draining;
     struct grpc_method *methods;
     struct grpc_context *contexts;

@@ -3,8 +3,6 @@
  * leaves from where the backend left it. Nothing here looks into JSON or tensors. */
 #include "serve/http_infer.h"
 
-#include <stdlib.h>
-
 #include "base/metric.h"
 #include "base/num.h"
 #include "model/call.h"
@@ -97,13 +95,7 @@ struct seen {
 
 /* Returns: NULL when there is no memory for one. */
 static struct v2_seen *seen_of(struct http_api *api, const struct worker *worker) {
-    struct seen *seen = (struct seen *)by_worker_find(&api->seen, worker);
-    if (!seen) {
-        seen = calloc(1, sizeof(*seen));
-        if (seen) {
-            by_worker_add(&api->seen, worker, &seen->by_worker);
-        }
-    }
+    struct seen *seen = (struct seen *)by_worker_get(&api->seen, worker, sizeof(*seen));
     return seen ? &seen->requests : NULL;
 }
 

@@ -4,12 +4,12 @@
 #ifndef SLUICE_WIRE_V2_SEEN_H
 #define SLUICE_WIRE_V2_SEEN_H
 
+#include "wire/infer_block.h"
 #include "wire/v2_request.h"
 
 enum {
-    V2_SEEN_MOST = 8,           /* texts that are kept */
-    V2_SEEN_JSON_BYTES = 512,   /* longer ones are not */
-    V2_SEEN_BLOCK_BYTES = 1024, /* nor what takes more memory than this */
+    V2_SEEN_MOST = 8,         /* texts that are kept */
+    V2_SEEN_JSON_BYTES = 512, /* longer ones are not */
 };
 
 /* A text and what it means. */
@@ -18,10 +18,9 @@ struct v2_seen_one {
     uint64_t asked_hash;       /* of the last that was not: who comes twice is kept */
     size_t json_bytes;         /* 0: nothing is kept */
     size_t n_bytes;            /* of tensors, behind the JSON */
-    size_t n_used;             /* of the block */
     struct v2_request request; /* without bytes; its arrays and texts are in the block */
+    struct infer_block block;
     char json[V2_SEEN_JSON_BYTES];
-    _Alignas(max_align_t) char block[V2_SEEN_BLOCK_BYTES];
 };
 
 /* One thread's, and of one set of limits. Zeroed memory has seen nothing. */
