@@ -49,7 +49,7 @@ static bool put_input(struct infer_block *block, struct tensor *tensor, const st
 }
 
 bool infer_block_put(struct infer_block *block, struct infer_request *request) {
-    static const struct piece none[INFER_BLOCK_BYTES / sizeof(struct piece)];
+    static const struct piece none[INFER_BLOCK_BYTES / sizeof(struct infer_input)];
     size_t n = request->n_inputs, n_wanted = request->n_wanted;
     if (n > sizeof(none) / sizeof(none[0])) {
         return false;

@@ -44,10 +44,10 @@ static bool find_raw(struct str message, size_t n_head, const struct infer_reque
 
 /* ---- to be kept ------------------------------------------------------------------------------ */
 
-enum { MOST_INPUTS = INFER_BLOCK_BYTES / sizeof(struct piece) };
+enum { MOST_INPUTS = INFER_BLOCK_BYTES / sizeof(struct infer_input) };
 
 static bool is_plain(struct str message, size_t n_head, const struct infer_request *infer) {
-    const char *at[MOST_INPUTS];
+    const char *at[MOST_INPUTS] = {NULL};
     bool plain = n_head > 0 && n_head <= V2_GRPC_SEEN_HEAD_BYTES && infer_block_takes(infer) &&
                  infer->n_inputs <= MOST_INPUTS && find_raw(message, n_head, infer, at);
     for (size_t i = 0; plain && i < infer->n_inputs; i++) {
@@ -87,7 +87,7 @@ static bool is_known(const struct v2_grpc_seen_one *one, uint64_t hash, struct s
 /* Returns: false when the inputs are elsewhere, or out of memory. */
 static bool recall(const struct v2_grpc_seen_one *one, struct arena *arena, struct str message,
                    struct v2_grpc_request *out) {
-    const char *at[MOST_INPUTS];
+    const char *at[MOST_INPUTS] = {NULL};
     char *copy = find_raw(message, one->n_head, &one->request.infer, at)
                      ? infer_block_copy(&one->block, arena)
                      : NULL;
