@@ -60,6 +60,7 @@ static void check_same(const struct v2_grpc_request *one, const struct v2_grpc_r
         check(a->datatype == b->datatype && a->n_bytes == b->n_bytes, &err);
         check(a->n_pieces == b->n_pieces, &err);
         check(infer->inputs[i].params.n == others->inputs[i].params.n, &err);
+        check(str_eq(infer->inputs[i].region.name, others->inputs[i].region.name), &err);
         for (size_t k = 0; k < a->n_pieces; k++) {
             check(a->pieces[k].n_bytes == b->pieces[k].n_bytes, &err);
             check(memcmp(a->pieces[k].data, b->pieces[k].data, a->pieces[k].n_bytes) == 0, &err);
@@ -68,23 +69,26 @@ static void check_same(const struct v2_grpc_request *one, const struct v2_grpc_r
     for (size_t i = 0; i < infer->n_wanted; i++) {
         check(str_eq(infer->wanted[i].name, others->wanted[i].name), &err);
         check(infer->wanted[i].n_classes == others->wanted[i].n_classes, &err);
+        check(infer->wanted[i].params.n == others->wanted[i].params.n, &err);
+        check(str_eq(infer->wanted[i].region.name, others->wanted[i].region.name), &err);
     }
 }
 
-/* Again and again, once with another last byte, which mostly is a tensor's. */
+/* Again and again, each time in memory of its own, once with another last byte, which mostly is a
+ * tensor's. */
 static void repeat(struct str message) {
     static struct v2_grpc_seen seen;
     seen = (struct v2_grpc_seen){0};
-    char *bytes = malloc(message.len + (message.len == 0));
-    memcpy(bytes, message.ptr, message.len);
     for (int i = 0; i < 5; i++) {
         struct arena *arena = arena_new(NULL, 0);
         struct v2_grpc_request plain, again;
         struct error err = {0}, again_err = {0};
-        struct str all = str_make(bytes, message.len);
+        char *own = malloc(message.len + (message.len == 0));
+        memcpy(own, message.ptr, message.len);
         if (i == 3 && message.len > 0) {
-            bytes[message.len - 1] ^= 1;
+            own[message.len - 1] ^= 1;
         }
+        struct str all = str_make(own, message.len);
         enum status st = v2_grpc_request_decode(arena, all, &limits, &plain, &err);
         check(v2_grpc_request_decode_seen(&seen, arena, all, &limits, &again, &again_err) == st,
               &again_err);
@@ -93,9 +97,9 @@ static void repeat(struct str message) {
         } else {
             check(strcmp(err.text, again_err.text) == 0, &again_err);
         }
+        free(own);
         arena_free(arena);
     }
-    free(bytes);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -1,6 +1,6 @@
-/* What each worker has of a model version for itself, found by the worker's address without a lock.
- * Only a worker makes its own and only that worker looks for it; anybody may walk over all. They go
- * with the version. */
+/* What each worker has of something for itself, as of a model version, found by the worker's
+ * address without a lock. Only a worker makes its own and only that worker looks for it; anybody
+ * may walk over all. They go with what they are of. */
 #ifndef SLUICE_MODEL_BY_WORKER_H
 #define SLUICE_MODEL_BY_WORKER_H
 

@@ -123,7 +123,7 @@ void choice_add_matching(struct choice *choice, const void *parameters, float we
 
 /* The same in two steps, of which the second adds to `out`: what is to be known of all of a range,
  * and what that makes of some of them. Only the least and the greatest are looked for. The range is
- * not empty. */
+ * not empty, and its values aren't below 0. */
 void choice_gauge(const float *values, struct choice_range range, struct choice_facts *out);
 void choice_rate_least(const float *values, const struct choice_facts *facts, float weight,
                        struct choice_range range, float *out);

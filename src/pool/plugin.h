@@ -11,8 +11,9 @@
  * What it sees is in columns (choice.h), and the helpers of the common forms of a scorer are there,
  * too. A scorer that is one of these does not go through the candidates itself:
  *
- *     choice_add_least(choice, choice->scratch, weight);               less is better
- *     choice_add_matching(choice, parameters, weight, matches);        1 for some, 0 for others
+ *     choice_add_least(choice, choice->scratch, weight);               less, of 0 or more, is
+ *     better choice_add_matching(choice, parameters, weight, matches);        1 for some, 0 for
+ *     others
  *
  * One that does writes plain loops over plain arrays, without calls and branches, under "#pragma
  * omp simd", in functions that are VECTORS (vectors.h): a tenth of what others cost, and each pick
@@ -35,7 +36,7 @@ struct plugin_standing {
     bool ages;      /* they change with the time, at each step of choice_clock */
     bool of_models; /* they are others when the request names a model */
     bool of_counts; /* they are of what each pick changes: in_flight, n_waiting, n_running,
-                       n_tokens */
+                       n_tokens, cold_turn */
     /* The facts of a range; those that it does not set are 0. NULL: it needs none. */
     void (*gauge)(const void *parameters, const struct choice *choice, struct choice_range range,
                   struct choice_facts *out);

@@ -188,6 +188,7 @@ static void score_few(struct standing_sums *standing, struct choice *choice) {
         }
     }
     standing->steady = true;
+    standing->n_stood += stands;
     choice->score = standing->score;
     memcpy(standing->score, standing->sums, n_bytes);
 }

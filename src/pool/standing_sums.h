@@ -5,7 +5,7 @@
  * them and taken back before the next.
  *
  * Should facts about all candidates have changed, as the length of the longest queue, all sums are
- * made anew. They are always what they were if nothing was kept.
+ * made anew. But for rounding they are always what they were if nothing was kept.
  *
  * Of few candidates it is quicker to look at all than to look for blocks. Theirs are the sums of
  * the scorers that are steady, which means: not of counts (plugin.h), for all candidates or none.
@@ -29,6 +29,7 @@ struct standing_sums {
     bool named;                    /* the request named a model */
     bool steady;                   /* of few: nothing has changed since but counts */
     bool any_steady;               /* of its scorers */
+    uint64_t n_stood;              /* of few: picks for which no sum was made anew */
     void *memory;                  /* of the following */
     float *sums, *score;           /* of each candidate: without and with the request's own */
     struct choice_facts *facts;    /* of each scorer: that hold now, then those of each block */

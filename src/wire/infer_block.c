@@ -49,11 +49,13 @@ static bool put_input(struct infer_block *block, struct tensor *tensor, const st
 }
 
 bool infer_block_put(struct infer_block *block, struct infer_request *request) {
-    static const struct piece none[INFER_BLOCK_BYTES / sizeof(struct infer_input)];
+    static const struct piece none[INFER_BLOCK_INPUTS];
     size_t n = request->n_inputs, n_wanted = request->n_wanted;
-    if (n > sizeof(none) / sizeof(none[0])) {
+    if (n > INFER_BLOCK_INPUTS) {
         return false;
     }
+    request->id = STR("");
+    request->params = (struct params){NULL, 0};
     request->inputs = put(block, request->inputs, n * sizeof(request->inputs[0]));
     request->wanted = put(block, request->wanted, n_wanted * sizeof(request->wanted[0]));
     const struct piece *pieces = put(block, none, n * sizeof(none[0]));

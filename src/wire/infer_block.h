@@ -5,7 +5,10 @@
 
 #include "tensor/infer.h"
 
-enum { INFER_BLOCK_BYTES = 1024 }; /* what takes more is not kept */
+enum {
+    INFER_BLOCK_BYTES = 1024, /* what takes more is not kept */
+    INFER_BLOCK_INPUTS = INFER_BLOCK_BYTES / sizeof(struct infer_input), /* nor are more of them */
+};
 
 /* Zeroed memory is an empty one. */
 struct infer_block {

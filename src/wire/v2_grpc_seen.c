@@ -1,5 +1,5 @@
 /* As v2_seen.c. Where a beginning ends is not known before it is known again: its place is found by
- * the first bytes, where the model is named, and by the length of all. */
+ * the model's name, which everybody writes first, and by the length of all. */
 #include "wire/v2_grpc_seen.h"
 
 #include <string.h>
@@ -8,11 +8,11 @@
 #include "wire/pb.h"
 #include "wire/v2_grpc_fields.h"
 
-enum { HASHED_BYTES = 32 };
-
-static uint64_t hash_of(struct str message) {
-    size_t n = message.len < HASHED_BYTES ? message.len : HASHED_BYTES;
-    return hash_text(str_make(message.ptr, n), message.len);
+static uint64_t place_of(struct str message) {
+    struct pb_reader reader = pb_read(message);
+    struct pb_field first = {.bytes = STR("")};
+    bool named = pb_next(&reader, &first) && first.number == V2_GRPC_MODEL_NAME;
+    return hash_text(named ? first.bytes : STR(""), message.len);
 }
 
 /* Goes from one raw input, which has been passed, to the next one. Returns: has that so many bytes,
@@ -44,24 +44,23 @@ static bool find_raw(struct str message, size_t n_head, const struct infer_reque
 
 /* ---- to be kept ------------------------------------------------------------------------------ */
 
-enum { MOST_INPUTS = INFER_BLOCK_BYTES / sizeof(struct infer_input) };
-
 static bool is_plain(struct str message, size_t n_head, const struct infer_request *infer) {
-    const char *at[MOST_INPUTS] = {NULL};
+    const char *at[INFER_BLOCK_INPUTS] = {NULL};
     bool plain = n_head > 0 && n_head <= V2_GRPC_SEEN_HEAD_BYTES && infer_block_takes(infer) &&
-                 infer->n_inputs <= MOST_INPUTS && find_raw(message, n_head, infer, at);
+                 infer->n_inputs <= INFER_BLOCK_INPUTS && find_raw(message, n_head, infer, at);
     for (size_t i = 0; plain && i < infer->n_inputs; i++) {
         plain = infer->inputs[i].tensor.pieces[0].data == at[i];
     }
     return plain;
 }
 
-static void keep(struct v2_grpc_seen_one *one, uint64_t hash, struct str message,
+static void keep(struct v2_grpc_seen_one *one, struct str message,
                  const struct v2_grpc_request *request) {
     size_t n_head = v2_grpc_raw_offset(message);
     if (!is_plain(message, n_head, &request->infer)) {
         return;
     }
+    uint64_t hash = hash_text(str_make(message.ptr, n_head), message.len);
     if (one->asked_hash != hash) {
         one->asked_hash = hash;
         return;
@@ -72,22 +71,21 @@ static void keep(struct v2_grpc_seen_one *one, uint64_t hash, struct str message
                 infer_block_put_text(&one->block, &one->request.model) &&
                 infer_block_put_text(&one->block, &one->request.version);
     one->n_head = fits ? n_head : 0;
-    one->hash = hash;
     one->n_bytes = message.len;
     memcpy(one->head, message.ptr, n_head);
 }
 
 /* ---- known again ----------------------------------------------------------------------------- */
 
-static bool is_known(const struct v2_grpc_seen_one *one, uint64_t hash, struct str message) {
-    return one->n_head > 0 && one->hash == hash && one->n_bytes == message.len &&
+static bool is_known(const struct v2_grpc_seen_one *one, struct str message) {
+    return one->n_head > 0 && one->n_bytes == message.len &&
            memcmp(one->head, message.ptr, one->n_head) == 0;
 }
 
 /* Returns: false when the inputs are elsewhere, or out of memory. */
 static bool recall(const struct v2_grpc_seen_one *one, struct arena *arena, struct str message,
                    struct v2_grpc_request *out) {
-    const char *at[MOST_INPUTS] = {NULL};
+    const char *at[INFER_BLOCK_INPUTS] = {NULL};
     char *copy = find_raw(message, one->n_head, &one->request.infer, at)
                      ? infer_block_copy(&one->block, arena)
                      : NULL;
@@ -111,15 +109,14 @@ enum status v2_grpc_request_decode_seen(struct v2_grpc_seen *seen, struct arena 
     if (!seen || message.len == 0) {
         return v2_grpc_request_decode(arena, message, limits, out, err);
     }
-    uint64_t hash = hash_of(message);
-    struct v2_grpc_seen_one *one = &seen->ones[hash % V2_GRPC_SEEN_MOST];
-    if (is_known(one, hash, message) && recall(one, arena, message, out)) {
+    struct v2_grpc_seen_one *one = &seen->ones[place_of(message) % V2_GRPC_SEEN_MOST];
+    if (is_known(one, message) && recall(one, arena, message, out)) {
         seen->n_known++;
         return ST_OK;
     }
     enum status st = v2_grpc_request_decode(arena, message, limits, out, err);
     if (st == ST_OK) {
-        keep(one, hash, message, out);
+        keep(one, message, out);
     }
     return st;
 }

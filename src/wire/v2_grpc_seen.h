@@ -12,8 +12,7 @@ enum {
 
 /* How messages begin, up to the first byte of the first raw input, and what they mean. */
 struct v2_grpc_seen_one {
-    uint64_t hash;                  /* of those that are kept */
-    uint64_t asked_hash;            /* of the last that were not: who comes twice is kept */
+    uint64_t asked_hash;            /* of the last that was not known: who comes twice is kept */
     size_t n_head;                  /* 0: nothing is kept */
     size_t n_bytes;                 /* of a whole message */
     struct v2_grpc_request request; /* without bytes; its arrays and texts are in the block */

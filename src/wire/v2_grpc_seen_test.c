@@ -87,8 +87,10 @@ static void assert_same(const struct v2_grpc_request *one, const struct v2_grpc_
     assert_int_equal(one->infer.params.n, infer->params.n);
     assert_int_equal(one->infer.n_inputs, infer->n_inputs);
     assert_int_equal(one->infer.n_wanted, infer->n_wanted);
-    assert_true(str_eq(one->infer.wanted[0].name, infer->wanted[0].name));
-    assert_int_equal(one->infer.wanted[0].params.n, infer->wanted[0].params.n);
+    for (size_t i = 0; i < infer->n_wanted; i++) {
+        assert_true(str_eq(one->infer.wanted[i].name, infer->wanted[i].name));
+        assert_int_equal(one->infer.wanted[i].params.n, infer->wanted[i].params.n);
+    }
     for (size_t i = 0; i < infer->n_inputs; i++) {
         const struct tensor *a = &one->infer.inputs[i].tensor, *b = &infer->inputs[i].tensor;
         assert_true(str_eq(a->name, b->name) && shape_eq(a->shape, b->shape));

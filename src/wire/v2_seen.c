@@ -8,14 +8,14 @@
 
 /* ---- to be kept ------------------------------------------------------------------------------ */
 
-/* Is all that it needs in the JSON, and behind it? */
-static bool is_plain(const struct infer_request *infer, const char *tensors) {
+/* Is all that it needs in the JSON, and behind it, from `tensors` to `end`? */
+static bool is_plain(const struct infer_request *infer, const char *tensors, const char *end) {
     bool plain = infer_block_takes(infer);
     for (size_t i = 0; plain && i < infer->n_inputs; i++) {
         plain = infer->inputs[i].tensor.pieces[0].data == tensors;
         tensors += infer->inputs[i].tensor.n_bytes;
     }
-    return plain;
+    return plain && tensors == end;
 }
 
 static bool put(struct v2_seen_one *one) {
@@ -31,7 +31,7 @@ static bool put(struct v2_seen_one *one) {
 
 static void keep(struct v2_seen_one *one, uint64_t hash, struct str body, size_t json_bytes,
                  const struct v2_request *request) {
-    if (!is_plain(&request->infer, body.ptr + json_bytes)) {
+    if (!is_plain(&request->infer, body.ptr + json_bytes, body.ptr + body.len)) {
         return;
     }
     if (one->asked_hash != hash) {
