@@ -28,8 +28,7 @@ static struct response_cache *begin(struct rig *rig, const struct model_config *
 }
 
 static void end(struct rig *rig, struct response_cache *cache) {
-    assert_int_equal(atomic_load(&rig->version->n_in_flight), 0);
-    assert_int_equal(atomic_load(&rig->version->refs), 1);
+    rig_await_unused(rig);
     assert_int_equal(atomic_load(&rig->model->n_released), atomic_load(&rig->model->n_started));
     rig_close(rig);
     response_cache_free(cache);

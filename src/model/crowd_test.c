@@ -136,7 +136,7 @@ static void crowd_of(enum model_run_on run_on, uint64_t n_instances, uint64_t ma
     }
     assert_true(n_answered > 0);
     assert_true(atomic_load(&rig.model->n_released) >= n_answered);
-    assert_int_equal(atomic_load(&rig.version->n_in_flight), 0);
+    rig_await_unused(&rig);
     rig_close(&rig);
     assert_int_equal(metric_read(METRIC_OUTPUTS_HELD), 0);
     assert_int_equal(metric_read(METRIC_ARENAS), 0);

@@ -333,6 +333,15 @@ static inline void rig_await_started(struct rig *rig, int n) {
     }
 }
 
+/* Waits until nobody uses the version any more but the rig: an instance's thread leaves it behind
+ * its last answer, which a worker may have seen before. */
+static inline void rig_await_unused(struct rig *rig) {
+    while (atomic_load(&rig->version->n_in_flight) > 0) {
+        rig_pause();
+    }
+    assert_int_equal(atomic_load(&rig->version->refs), 1);
+}
+
 /* ---- the version ----------------------------------------------------------------------------- */
 
 /* Opens a version of `backend` by `config` (NULL: nothing configured). */
