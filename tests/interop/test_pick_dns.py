@@ -277,7 +277,8 @@ def check_it_stays(picker, names, result, why):
     assert numbers["sluice_pick_dns_failing" + label] == 1
     assert numbers["sluice_pick_dns_addresses" + label] == 2
     assert picked(picker) == {"10.1.0.1:80", "10.1.0.2:80"}
-    assert any(piece in line_of(picker, "models.test") for piece in why), line_of(picker, "models.test")
+    # On a busy machine one lookup may end for another reason.
+    picker.wait_for(lambda: any(piece in line_of(picker, "models.test") for piece in why), f"one of {why}")
     names.behave("answer")
     names.set("models.test", "A", "10.1.0.2", "10.1.0.3", ttl=0)
     wait_endpoints(picker, "10.1.0.2:80", "10.1.0.3:80")
