@@ -11,9 +11,8 @@
  * What it sees is in columns (choice.h), and the helpers of the common forms of a scorer are there,
  * too. A scorer that is one of these does not go through the candidates itself:
  *
- *     choice_add_least(choice, choice->scratch, weight);               less, of 0 or more, is
- *     better choice_add_matching(choice, parameters, weight, matches);        1 for some, 0 for
- *     others
+ *     choice_add_least(choice, choice->scratch, weight);               less is better
+ *     choice_add_matching(choice, parameters, weight, matches);        1 for some, 0 for others
  *
  * One that does writes plain loops over plain arrays, without calls and branches, under "#pragma
  * omp simd", in functions that are VECTORS (vectors.h): a tenth of what others cost, and each pick

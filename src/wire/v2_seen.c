@@ -40,17 +40,15 @@ static void keep(struct v2_seen_one *one, uint64_t hash, struct str body, size_t
     }
     one->request = *request;
     one->json_bytes = put(one) ? json_bytes : 0;
-    one->hash = hash;
     one->n_bytes = body.len - json_bytes;
     memcpy(one->json, body.ptr, json_bytes);
 }
 
 /* ---- known again ----------------------------------------------------------------------------- */
 
-static bool is_known(const struct v2_seen_one *one, uint64_t hash, struct str body,
-                     size_t json_bytes) {
-    return one->hash == hash && one->json_bytes == json_bytes &&
-           one->n_bytes == body.len - json_bytes && memcmp(one->json, body.ptr, json_bytes) == 0;
+static bool is_known(const struct v2_seen_one *one, struct str body, size_t json_bytes) {
+    return one->json_bytes == json_bytes && one->n_bytes == body.len - json_bytes &&
+           memcmp(one->json, body.ptr, json_bytes) == 0;
 }
 
 /* Returns: false when out of memory. */
@@ -80,7 +78,7 @@ enum status v2_request_decode_seen(struct v2_seen *seen, struct arena *arena, st
     }
     uint64_t hash = hash_text(str_make(body.ptr, json_bytes), 0);
     struct v2_seen_one *one = &seen->ones[hash % V2_SEEN_MOST];
-    if (is_known(one, hash, body, json_bytes) && recall(one, arena, body, out)) {
+    if (is_known(one, body, json_bytes) && recall(one, arena, body, out)) {
         seen->n_known++;
         return ST_OK;
     }

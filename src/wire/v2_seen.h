@@ -14,8 +14,7 @@ enum {
 
 /* A text and what it means. */
 struct v2_seen_one {
-    uint64_t hash;             /* of the text that is kept */
-    uint64_t asked_hash;       /* of the last that was not: who comes twice is kept */
+    uint64_t asked_hash;       /* of the last that was not known: who comes twice is kept */
     size_t json_bytes;         /* 0: nothing is kept */
     size_t n_bytes;            /* of tensors, behind the JSON */
     struct v2_request request; /* without bytes; its arrays and texts are in the block */
