@@ -155,11 +155,14 @@ def echo(program="echo"):
 
 
 @contextlib.contextmanager
-def nghttpd(body_bytes):
-    """nghttp2's own server with a file of that size, /f. Yields its port."""
+def nghttpd(path, body_bytes):
+    """nghttp2's own server with a file of that size, at the path of the call it stands for: as many bytes to
+    decode. Yields its port."""
     with tempfile.TemporaryDirectory() as folder:
         port = free_port()
-        pathlib.Path(folder, "f").write_bytes(b"x" * body_bytes)
+        file = pathlib.Path(folder, path.lstrip("/"))
+        file.parent.mkdir(parents=True)
+        file.write_bytes(b"x" * body_bytes)
         with process("nghttpd", "--no-tls", "-a", "127.0.0.1", "-d", folder, port,
                      stdout=subprocess.DEVNULL) as child:
             wait_for_port(port, "nghttpd", child)

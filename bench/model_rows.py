@@ -83,10 +83,10 @@ def over_grpc(table, port, grpc_port, what, file):
     def load(target, path, message_path, n):
         rate = lib.h2load(target, path, message_path, 1, connections=n)
         return {"rate": rate, "p50_us": 1e6 * n / rate}  # it says no median: the mean
-    with lib.request_file(message) as path, lib.nghttpd(size) as floor:
+    with lib.request_file(message) as path, lib.nghttpd(INFER, size) as floor:
         for n in CLIENTS:
             rows(table, f"mlp over gRPC, {n} clients, {what}", n, port, file,
-                 lambda: load(grpc_port, INFER, path, n), lambda: load(floor, "/f", path, n))
+                 lambda: load(grpc_port, INFER, path, n), lambda: load(floor, INFER, path, n))
 
 
 def rows(table, what, n, port, file, ours, net):

@@ -80,10 +80,10 @@ def against_floor(table, server, floor_server, what, goal, *asked):
 def against_nghttpd(table, floor_port):
     """The floor itself: a request of a headers message's size, an answer of the same bytes."""
     message = struct.pack("!BL", 0, 300) + b"\x12\xa9\x02" + b"\x0a\xa6\x02" + bytes(294)
-    with lib.request_file(message) as path, lib.nghttpd(155) as nghttpd:
+    with lib.request_file(message) as path, lib.nghttpd(CALL, 155) as nghttpd:
         for n in (1, 8, 32):
             ours, floors = lib.paired(lambda: lib.h2load(floor_port, CALL, path, n),
-                                      lambda: lib.h2load(nghttpd, "/f", path, n))
+                                      lambda: lib.h2load(nghttpd, CALL, path, n))
             table.add(f"constant answer, {n} streams / nghttpd", 0.6, ours, floors)
 
 

@@ -62,16 +62,18 @@ static bool write_once(struct grpc_conn *conn) {
     return sent;
 }
 
+/* Looks at what there is, not at who asked: what is asked for meanwhile is seen at the end. */
 static void say_what_there_is(struct grpc_conn *conn) {
     struct grpc_session *session = &conn->session;
-    unsigned n = 0;
-    while (conn->net.phase == NET_OPEN && n++ < MOST_WRITES && grpc_session_has_output(session) &&
-           write_once(conn)) {
+    bool more = grpc_session_has_output(session);
+    for (unsigned n = 0; more && n < MOST_WRITES && write_once(conn); n++) {
+        more = conn->net.phase == NET_OPEN && grpc_session_has_output(session);
     }
-    if (conn->net.phase != NET_OPEN) {
+    session->dirty = false;
+    if (conn->net.phase != NET_OPEN || session->flight.writing) {
         return;
     }
-    if (grpc_session_has_output(session)) {
+    if (more) {
         grpc_core_ask(session->core, session);
     } else if (grpc_session_is_over(session)) {
         grpc_session_close(session);
@@ -93,10 +95,11 @@ static bool on_turn(struct net_shard *shard) {
     while (session) {
         struct grpc_conn *conn = grpc_conn_of(session);
         struct grpc_session *next = session->dirty_next;
-        session->dirty = false;
         if (conn->net.phase == NET_OPEN) {
             say_what_there_is(conn);
             net_conn_settle(&conn->net);
+        } else {
+            session->dirty = false;
         }
         session = next;
     }

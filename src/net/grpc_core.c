@@ -24,6 +24,7 @@ static enum status make_option(struct grpc_core *core, struct error *err) {
         return no_memory(err);
     }
     nghttp2_option_set_no_auto_window_update(core->option, 1);
+    nghttp2_option_set_no_closed_streams(core->option, 1);
     nghttp2_option_set_max_settings(core->option, MOST_SETTINGS);
     nghttp2_option_set_max_outbound_ack(core->option, MOST_ACKS);
     nghttp2_option_set_stream_reset_rate_limit(core->option, NO_RESET_LIMIT, NO_RESET_LIMIT);

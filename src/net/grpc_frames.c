@@ -211,6 +211,9 @@ static int on_close(nghttp2_session *h2, int32_t id, uint32_t code, void *user) 
         if (session->heading == stream) {
             session->heading = NULL;
         }
+        if (stream->remote_ended) {
+            h2_ended_add(&session->scan.ended, id);
+        }
         grpc_stream_closed(stream);
     }
     return 0;

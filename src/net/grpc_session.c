@@ -107,11 +107,10 @@ bool grpc_session_wants_input(const struct grpc_session *session) {
 }
 
 bool grpc_session_is_over(const struct grpc_session *session) {
-    if (session->flight.writing || grpc_session_has_output(session)) {
-        return false;
-    }
-    return session->failing || session->plain_said || !nghttp2_session_want_read(session->h2) ||
-           (session->said_goodbye && session->n_open == 0);
+    bool ends = session->failing || session->plain_said ||
+                !nghttp2_session_want_read(session->h2) ||
+                (session->said_goodbye && session->n_open == 0);
+    return ends && !session->flight.writing && !grpc_session_has_output(session);
 }
 
 void grpc_session_close(struct grpc_session *session) {
@@ -182,6 +181,9 @@ void grpc_session_receive(struct grpc_session *session, struct str data) {
     core->running = true;
     core->now_ns = clock_now_ns();
     if (receive_preface(session, &data) && data.len > 0) {
+        if (!h2_scan_add(&session->scan, data)) {
+            grpc_session_fail(session, NGHTTP2_STREAM_CLOSED, "a frame behind its stream's end");
+        }
         receive_frames(session, data);
     }
     core->running = false;

@@ -26,6 +26,7 @@
 #include "net/h2_abuse.h"
 #include "net/h2_mem.h"
 #include "net/h2_preface.h"
+#include "net/h2_scan.h"
 #include "net/timeouts.h"
 #include "wire/grpc_text.h"
 
@@ -130,6 +131,7 @@ struct grpc_session {
     uint64_t bulk_left;          /* of the message to which bytes came last, still to come */
     struct h2_preface preface;
     struct h2_bucket control, resets;
+    struct h2_scan scan;
     struct grpc_flight flight;
     struct grpc_session *dirty_next;
     struct str plain;    /* is said instead of HTTP/2, then the connection ends */

@@ -312,6 +312,62 @@ static void test_many_fields(void **state) {
     world_end(world);
 }
 
+/* A call that was answered and is closed; of its stream nothing is kept. */
+static struct world *world_with_a_call(struct raw *raw) {
+    struct world *world = world_begin();
+    raw_begin(raw);
+    raw_call(raw, "/t.T/Echo", 0);
+    raw_frame(raw, NGHTTP2_DATA, NGHTTP2_FLAG_END_STREAM, raw->id, "\0\0\0\0\1a", 6);
+    raw_feed(world, raw);
+    assert_true(raw_find(world, NGHTTP2_DATA, raw->id).len == 6);
+    assert_null(nghttp2_session_find_stream(world->session.h2, raw->id));
+    return world;
+}
+
+/* RFC 9113, 5.1: who has ended a stream and goes on speaking on it is wrong about all of them. */
+static void test_behind_the_end(void **state) {
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct raw raw;
+        struct world *world = world_with_a_call(&raw);
+        if (i == 0) {
+            raw_frame(&raw, NGHTTP2_DATA, 0, raw.id, "a", 1);
+        } else if (i == 1) {
+            raw.id -= 2;
+            raw_call(&raw, "/t.T/Echo", 0);
+        } else {
+            raw_call(&raw, "/t.T/Bidi", 0);
+            raw_u32(&raw, NGHTTP2_RST_STREAM, raw.id, NGHTTP2_CANCEL);
+            if (i == 2) {
+                raw_feed(world, &raw);
+            }
+            raw_frame(&raw, NGHTTP2_DATA, NGHTTP2_FLAG_END_STREAM, raw.id, "a", 1);
+        }
+        raw_feed(world, &raw);
+        assert_goaway(world, NGHTTP2_STREAM_CLOSED);
+        raw_end(&raw);
+        world_end(world);
+    }
+}
+
+/* What may come behind an end, and what was on its way when a stream was reset from here. */
+static void test_late_frames(void **state) {
+    (void)state;
+    struct raw raw;
+    struct world *world = world_with_a_call(&raw);
+    raw_u32(&raw, NGHTTP2_WINDOW_UPDATE, raw.id, 1);
+    raw_u32(&raw, NGHTTP2_RST_STREAM, raw.id, NGHTTP2_CANCEL);
+    raw_frame(&raw, NGHTTP2_PRIORITY, 0, raw.id, "\0\0\0\0\5", 5);
+    raw_call(&raw, "/t.T/Nowhere", 0); /* refused before its end */
+    raw_feed(world, &raw);
+    assert_int_equal(raw_find(world, NGHTTP2_RST_STREAM, raw.id).len, 4);
+    raw_frame(&raw, NGHTTP2_DATA, NGHTTP2_FLAG_END_STREAM, raw.id, "\0\0\0\0\1a", 6);
+    raw_feed(world, &raw);
+    assert_alive(world);
+    raw_end(&raw);
+    world_end(world);
+}
+
 /* What breaks the rules of HTTP/2 ends the connection with nghttp2's word for it. */
 static void test_protocol_errors(void **state) {
     (void)state;
@@ -363,6 +419,8 @@ int main(void) {
         cmocka_unit_test(test_continuation_flood),
         cmocka_unit_test(test_header_bombs),
         cmocka_unit_test(test_many_fields),
+        cmocka_unit_test(test_behind_the_end),
+        cmocka_unit_test(test_late_frames),
         cmocka_unit_test(test_protocol_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

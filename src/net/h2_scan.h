@@ -1,0 +1,27 @@
+/* A look at the heads of all frames that come, in front of nghttp2: which streams begin, which are
+ * reset, and what is sent behind a stream's end. nghttp2, told to forget streams that are closed,
+ * drops DATA on those without a word. Sans I/O. */
+#ifndef SLUICE_NET_H2_SCAN_H
+#define SLUICE_NET_H2_SCAN_H
+
+#include <stddef.h>
+
+#include "base/str.h"
+#include "net/h2_ended.h"
+
+enum { H2_FRAME_HEAD_BYTES = 9 };
+
+/* Zeroed memory is in front of the first frame. Who sees a stream close that the peer has ended
+ * adds it to `ended`. */
+struct h2_scan {
+    struct h2_ended ended;
+    size_t skip; /* of the frame at hand, still to come */
+    unsigned char head[H2_FRAME_HEAD_BYTES];
+    unsigned char n_head;
+};
+
+/* The next bytes behind the preface. Returns: false when HEADERS or DATA are among them, on a
+ * stream that the peer had ended: an error of the connection, STREAM_CLOSED. */
+bool h2_scan_add(struct h2_scan *scan, struct str data);
+
+#endif
