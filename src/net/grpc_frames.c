@@ -13,8 +13,12 @@ enum {
     FAR_OVER = 8,          /* times the limit: not only refused, but the connection ended */
 };
 
-static struct grpc_stream *stream_of(nghttp2_session *h2, int32_t id) {
-    return nghttp2_session_get_stream_user_data(h2, id);
+/* Frames of one stream mostly follow each other. */
+static struct grpc_stream *stream_of(struct grpc_session *session, int32_t id) {
+    if (!session->recent || session->recent->id != id) {
+        session->recent = nghttp2_session_get_stream_user_data(session->h2, id);
+    }
+    return session->recent;
 }
 
 /* A call that was ended before it was answered, or that could not even begin. */
@@ -53,7 +57,7 @@ static int on_begin_headers(nghttp2_session *h2, const nghttp2_frame *frame, voi
         return code == 0 ? 0 : NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     }
     nghttp2_session_set_stream_user_data(h2, frame->hd.stream_id, stream);
-    session->heading = stream;
+    session->heading = session->recent = stream;
     return 0;
 }
 
@@ -133,6 +137,7 @@ static int say_goodbye(struct grpc_session *session) {
 static int on_frame(nghttp2_session *h2, const nghttp2_frame *frame, void *user) {
     struct grpc_session *session = user;
     bool ack = frame->hd.flags & NGHTTP2_FLAG_ACK;
+    (void)h2;
     session->in_head = false;
     count_frame(session, frame);
     if (frame->hd.type == NGHTTP2_SETTINGS) {
@@ -147,7 +152,7 @@ static int on_frame(nghttp2_session *h2, const nghttp2_frame *frame, void *user)
     if (frame->hd.type == NGHTTP2_HEADERS) {
         on_head(session);
     }
-    struct grpc_stream *stream = stream_of(h2, frame->hd.stream_id);
+    struct grpc_stream *stream = stream_of(session, frame->hd.stream_id);
     if (stream && (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)) {
         stream->remote_ended = true;
         if (stream->is_plain) {
@@ -182,7 +187,7 @@ static void allow_large_frames(struct grpc_session *session) {
 static int on_data(nghttp2_session *h2, uint8_t flags, int32_t id, const uint8_t *data, size_t len,
                    void *user) {
     struct grpc_session *session = user;
-    struct grpc_stream *stream = stream_of(h2, id);
+    struct grpc_stream *stream = stream_of(session, id);
     (void)flags;
     if (session->failing) {
         return NGHTTP2_ERR_PAUSE;
@@ -201,7 +206,8 @@ static int on_data(nghttp2_session *h2, uint8_t flags, int32_t id, const uint8_t
 
 static int on_close(nghttp2_session *h2, int32_t id, uint32_t code, void *user) {
     struct grpc_session *session = user;
-    struct grpc_stream *stream = stream_of(h2, id);
+    struct grpc_stream *stream = stream_of(session, id);
+    (void)h2;
     if (stream) {
         /* Resets are also provoked, by frames that are wrong for the stream, so it does not matter
          * who sent this one; but for those that are our own doing. */
@@ -245,6 +251,7 @@ static void on_answer_sent(struct grpc_session *session, struct grpc_stream *str
 
 static int on_sent(nghttp2_session *h2, const nghttp2_frame *frame, void *user) {
     struct grpc_session *session = user;
+    (void)h2;
     if (frame->hd.type == NGHTTP2_GOAWAY) {
         on_goaway_sent(session, &frame->goaway);
     }
@@ -253,7 +260,7 @@ static int on_sent(nghttp2_session *h2, const nghttp2_frame *frame, void *user) 
     }
     session->spoke = true;
     if (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) {
-        struct grpc_stream *stream = stream_of(h2, frame->hd.stream_id);
+        struct grpc_stream *stream = stream_of(session, frame->hd.stream_id);
         if (stream) {
             on_answer_sent(session, stream);
         }
@@ -263,8 +270,9 @@ static int on_sent(nghttp2_session *h2, const nghttp2_frame *frame, void *user) 
 
 /* An answer that cannot be said (its fields are far too large): the call ends without. */
 static int on_not_sent(nghttp2_session *h2, const nghttp2_frame *frame, int code, void *user) {
-    (void)code, (void)user;
-    if (frame->hd.type == NGHTTP2_HEADERS && stream_of(h2, frame->hd.stream_id)) {
+    struct grpc_session *session = user;
+    (void)code;
+    if (frame->hd.type == NGHTTP2_HEADERS && stream_of(session, frame->hd.stream_id)) {
         nghttp2_submit_rst_stream(h2, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
                                   NGHTTP2_INTERNAL_ERROR);
     }

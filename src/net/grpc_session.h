@@ -127,6 +127,7 @@ struct grpc_session {
     size_t n_alive;
     size_t n_open;               /* of them, not closed */
     struct grpc_stream *heading; /* whose head is being read */
+    struct grpc_stream *recent;  /* whose frame came or left last; NULL: not known */
     size_t head_bytes;           /* of that head, or of trailers */
     uint64_t bulk_left;          /* of the message to which bytes came last, still to come */
     struct h2_preface preface;

@@ -260,7 +260,9 @@ void grpc_stream_closed(struct grpc_stream *stream) {
     struct error err;
     stream->closed = true;
     session->n_open--;
-    nghttp2_session_set_stream_user_data(session->h2, stream->id, NULL);
+    if (session->recent == stream) {
+        session->recent = NULL; /* nghttp2 forgets its streams by itself */
+    }
     deadlines_remove(&stream->core->deadlines, &stream->deadline);
     timeouts_disarm(&stream->core->timeouts, &stream->timeout);
     grpc_receive_stop(stream);
