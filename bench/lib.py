@@ -161,7 +161,7 @@ def nghttpd(path, body_bytes):
     with tempfile.TemporaryDirectory() as folder:
         port = free_port()
         file = pathlib.Path(folder, path.lstrip("/"))
-        file.parent.mkdir(parents=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(b"x" * body_bytes)
         with process("nghttpd", "--no-tls", "-a", "127.0.0.1", "-d", folder, port,
                      stdout=subprocess.DEVNULL) as child:

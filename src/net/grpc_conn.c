@@ -62,7 +62,8 @@ static bool write_once(struct grpc_conn *conn) {
     return sent;
 }
 
-/* Looks at what there is, not at who asked: what is asked for meanwhile is seen at the end. */
+/* All the while the session counts as dirty, so that asking from inside does nothing: whatever was
+ * asked for is seen by the look behind each write. */
 static void say_what_there_is(struct grpc_conn *conn) {
     struct grpc_session *session = &conn->session;
     bool more = grpc_session_has_output(session);
@@ -182,7 +183,7 @@ static enum net_timeout timeout_of(const struct net_conn *net_conn, bool *keeps)
     if (conn->output) {
         return NET_TIMEOUT_WRITE;
     }
-    if (!session->greeted || session->in_head) {
+    if (!session->greeted || h2_scan_is_in_fields(&session->scan)) {
         return NET_TIMEOUT_HEAD;
     }
     if (session->n_open > 0) {

@@ -31,13 +31,6 @@ static void count_reset(struct grpc_session *session) {
 
 /* ---- heads ----------------------------------------------------------------------------------- */
 
-static int on_begin_frame(nghttp2_session *h2, const nghttp2_frame_hd *hd, void *user) {
-    struct grpc_session *session = user;
-    (void)h2;
-    session->in_head = hd->type == NGHTTP2_HEADERS || hd->type == NGHTTP2_CONTINUATION;
-    return 0;
-}
-
 static int on_begin_headers(nghttp2_session *h2, const nghttp2_frame *frame, void *user) {
     struct grpc_session *session = user;
     session->heading = NULL;
@@ -103,8 +96,6 @@ static bool is_control(const struct grpc_session *session, const nghttp2_frame *
     case NGHTTP2_DATA:
         return frame->hd.length == frame->data.padlen &&
                !(frame->hd.flags & NGHTTP2_FLAG_END_STREAM);
-    case NGHTTP2_PRIORITY:
-        return true;
     case NGHTTP2_SETTINGS:
         return !ack;
     case NGHTTP2_PING:
@@ -114,11 +105,26 @@ static bool is_control(const struct grpc_session *session, const nghttp2_frame *
     }
 }
 
-static void count_frame(struct grpc_session *session, const nghttp2_frame *frame) {
-    if (is_control(session, frame) &&
-        !h2_bucket_take(&session->control, &H2_CONTROL, grpc_core_now(session->core))) {
+static void count_control(struct grpc_session *session) {
+    if (!h2_bucket_take(&session->control, &H2_CONTROL, grpc_core_now(session->core))) {
         grpc_session_fail(session, NGHTTP2_ENHANCE_YOUR_CALM,
-                          "more pings, settings or empty frames than any client needs");
+                          "more pings, settings, priorities or empty frames than any client needs");
+    }
+}
+
+/* nghttp2 says of a priority of a stream that is closed no more than that it begins. */
+static int on_begin_frame(nghttp2_session *h2, const nghttp2_frame_hd *hd, void *user) {
+    struct grpc_session *session = user;
+    (void)h2;
+    if (hd->type == NGHTTP2_PRIORITY) {
+        count_control(session);
+    }
+    return 0;
+}
+
+static void count_frame(struct grpc_session *session, const nghttp2_frame *frame) {
+    if (is_control(session, frame)) {
+        count_control(session);
     }
     if (frame->hd.type == NGHTTP2_PING) {
         session->spoke = false;
@@ -138,7 +144,6 @@ static int on_frame(nghttp2_session *h2, const nghttp2_frame *frame, void *user)
     struct grpc_session *session = user;
     bool ack = frame->hd.flags & NGHTTP2_FLAG_ACK;
     (void)h2;
-    session->in_head = false;
     count_frame(session, frame);
     if (frame->hd.type == NGHTTP2_SETTINGS) {
         session->greeted = true;
@@ -167,7 +172,6 @@ static int on_frame(nghttp2_session *h2, const nghttp2_frame *frame, void *user)
 static int on_invalid_frame(nghttp2_session *h2, const nghttp2_frame *frame, int code, void *user) {
     struct grpc_session *session = user;
     (void)h2, (void)code;
-    session->in_head = false;
     if (frame->hd.type == NGHTTP2_HEADERS) { /* one call too many, or a head that is wrong */
         count_reset(session);
     }

@@ -87,6 +87,7 @@ void grpc_read(struct grpc_call *call) {
         if (!stream->stepping) {
             grpc_receive_deliver(stream);
             grpc_stream_await(stream);
+            grpc_core_ask(stream->core, stream->session); /* a window may be open again */
         }
     }
 }

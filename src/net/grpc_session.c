@@ -181,10 +181,11 @@ void grpc_session_receive(struct grpc_session *session, struct str data) {
     core->running = true;
     core->now_ns = clock_now_ns();
     if (receive_preface(session, &data) && data.len > 0) {
-        if (!h2_scan_add(&session->scan, data)) {
+        bool good = h2_scan_add(&session->scan, data);
+        receive_frames(session, data);
+        if (!good) {
             grpc_session_fail(session, NGHTTP2_STREAM_CLOSED, "a frame behind its stream's end");
         }
-        receive_frames(session, data);
     }
     core->running = false;
     grpc_core_ask(core, session);

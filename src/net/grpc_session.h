@@ -139,7 +139,6 @@ struct grpc_session {
     uint32_t error_code; /* of HTTP/2, while `failing` */
     bool plain_said;
     bool greeted;      /* the client's first SETTINGS came */
-    bool in_head;      /* a header block has begun and not ended */
     bool large_frames; /* were allowed */
     bool spoke;        /* HEADERS or DATA were sent since the last PING came */
     bool draining;     /* the client was told that the end is near */
@@ -161,7 +160,8 @@ void grpc_core_fini(struct grpc_core *core);
 uint64_t grpc_core_now(const struct grpc_core *core);
 /* Asks for a turn, for the session (NULL: for the core only). */
 void grpc_core_ask(struct grpc_core *core, struct grpc_session *session);
-/* Takes all sessions that asked, as a list by dirty_next; the caller clears `dirty`. */
+/* Takes all sessions that asked, as a list by dirty_next; the caller clears `dirty` of each, before
+ * its last look at what there is or right behind it. */
 struct grpc_session *grpc_core_take_dirty(struct grpc_core *core);
 /* Forgets that it asked. */
 void grpc_core_forget(struct grpc_core *core, struct grpc_session *session);

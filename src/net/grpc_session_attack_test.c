@@ -350,6 +350,20 @@ static void test_behind_the_end(void **state) {
     }
 }
 
+/* Priorities cost, of streams that are closed as well. */
+static void test_priorities_behind_the_end(void **state) {
+    (void)state;
+    struct raw raw;
+    struct world *world = world_with_a_call(&raw);
+    for (int i = 0; i < 3000; i++) {
+        raw_frame(&raw, NGHTTP2_PRIORITY, 0, raw.id, "\0\0\0\0\5", 5);
+    }
+    raw_feed(world, &raw);
+    assert_goaway(world, NGHTTP2_ENHANCE_YOUR_CALM);
+    raw_end(&raw);
+    world_end(world);
+}
+
 /* What may come behind an end, and what was on its way when a stream was reset from here. */
 static void test_late_frames(void **state) {
     (void)state;
@@ -420,6 +434,7 @@ int main(void) {
         cmocka_unit_test(test_header_bombs),
         cmocka_unit_test(test_many_fields),
         cmocka_unit_test(test_behind_the_end),
+        cmocka_unit_test(test_priorities_behind_the_end),
         cmocka_unit_test(test_late_frames),
         cmocka_unit_test(test_protocol_errors),
     };

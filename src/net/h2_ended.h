@@ -1,8 +1,9 @@
 /* On which of a connection's latest streams the peer has said that it is through with them (with
- * END_STREAM or RST_STREAM): what follows there is an error of the connection (RFC 9113, 5.1,
- * "closed"), while on those that were reset from here it is only late. nghttp2 knows that of the
- * streams it keeps, but it keeps each of them whole, as many as may be open at once: a connection's
- * memory, and a miss of the cache for each look at its streams. Sans I/O. */
+ * END_STREAM or RST_STREAM): HEADERS and DATA that follow there are an error of the connection (RFC
+ * 9113, 5.1, "closed"), while on those that were reset from here they are only late. nghttp2 knows
+ * that of closed streams that it keeps, but it keeps each of them whole, together with the open
+ * ones as many as may be open at once: a connection of many calls takes hundreds of kilobytes, and
+ * the table by which it finds its streams is too large for the nearer caches. Sans I/O. */
 #ifndef SLUICE_NET_H2_ENDED_H
 #define SLUICE_NET_H2_ENDED_H
 
@@ -17,9 +18,9 @@ struct h2_ended {
     uint64_t bits[H2_ENDED_STREAMS / 64];
 };
 
-/* A stream begins; older ones are forgotten. Ids only ever rise. */
+/* A stream begins, and those 256 or more in front of it are forgotten. Ids only ever rise. */
 void h2_ended_begin(struct h2_ended *ended, int32_t id);
-/* The peer is through with a stream, and it is closed. */
+/* The peer is through with a stream, which is closed, or will be at once. */
 void h2_ended_add(struct h2_ended *ended, int32_t id);
 /* Returns: false, too, for a stream that is open, or that is forgotten. */
 bool h2_ended_has(const struct h2_ended *ended, int32_t id);

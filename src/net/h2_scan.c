@@ -45,9 +45,15 @@ bool h2_scan_add(struct h2_scan *scan, struct str data) {
         const unsigned char *head = next_head(scan, &data);
         if (head) {
             scan->skip = (size_t)head[0] << 16 | (size_t)head[1] << 8 | head[2];
+            scan->in_fields = head[3] == NGHTTP2_HEADERS || head[3] == NGHTTP2_CONTINUATION;
+            scan->ends_fields = head[4] & NGHTTP2_FLAG_END_HEADERS;
             good = note(&scan->ended, head[3], id_of(head)) && good;
         }
     }
     scan->skip -= data.len;
     return good;
+}
+
+bool h2_scan_is_in_fields(const struct h2_scan *scan) {
+    return scan->in_fields && !(scan->ends_fields && scan->skip == 0);
 }

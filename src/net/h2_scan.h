@@ -1,6 +1,7 @@
 /* A look at the heads of all frames that come, in front of nghttp2: which streams begin, which are
- * reset, and what is sent behind a stream's end. nghttp2, told to forget streams that are closed,
- * drops DATA on those without a word. Sans I/O. */
+ * reset, what is sent behind a stream's end, and where a block of header fields is not complete.
+ * nghttp2, told to forget streams that are closed, drops HEADERS and DATA on those, and says
+ * nothing of it. Sans I/O. */
 #ifndef SLUICE_NET_H2_SCAN_H
 #define SLUICE_NET_H2_SCAN_H
 
@@ -18,10 +19,14 @@ struct h2_scan {
     size_t skip; /* of the frame at hand, still to come */
     unsigned char head[H2_FRAME_HEAD_BYTES];
     unsigned char n_head;
+    bool in_fields;   /* the frame at hand, or the last one, holds header fields */
+    bool ends_fields; /* ... the last of their block */
 };
 
 /* The next bytes behind the preface. Returns: false when HEADERS or DATA are among them, on a
  * stream that the peer had ended: an error of the connection, STREAM_CLOSED. */
 bool h2_scan_add(struct h2_scan *scan, struct str data);
+/* Has a block of header fields begun that is not complete? */
+bool h2_scan_is_in_fields(const struct h2_scan *scan);
 
 #endif

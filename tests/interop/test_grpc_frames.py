@@ -5,11 +5,12 @@ while a call on another connection goes on. How the counting works is shown with
 src/net/grpc_session_attack_test.c."""
 import random
 import struct
+import time
 
 import pytest
 
 from lib import h2, http1
-from lib.grpc_live import (EXHAUSTED, GOOD, INFER, OK, SLOW, STREAM, Live, request, tensor)
+from lib.grpc_live import (EXHAUSTED, GOOD, INFER, OK, SLOW, STREAM, UNIMPLEMENTED, Live, request, tensor)
 
 MAX_BODY = 4 << 20
 WHOLE = h2.message(GOOD)
@@ -494,6 +495,20 @@ def test_half_open_calls(impatient):
         for stream in (*stopped, never):
             ended = connection.answer(stream)
             assert ended.status == 4 and "--body-timeout" in ended.text, str(ended)
+        impatient.check_good(connection)
+
+
+def test_late_trailers(impatient):
+    """Fields for a call that was over before they came are no head that is still being waited for: nobody else
+    of the connection is ended for them."""
+    with impatient.connect() as connection:
+        kept = connection.begin(STREAM)
+        over = connection.begin(b"/no.Such/Method")
+        assert connection.answer(over).status == UNIMPLEMENTED
+        connection.send(call_frames(h2.END_STREAM, over, [(b"a", b"late")]))
+        time.sleep(2)  # --header-timeout is half of it
+        connection.send_data(kept, WHOLE, end=True)
+        assert connection.answer(kept).status == OK
         impatient.check_good(connection)
 
 
