@@ -5,8 +5,9 @@
 #include <assert.h>
 #include <string.h>
 
+#include "net/h2_scan.h"
+
 enum {
-    FRAME_HEAD_BYTES = 9,
     /* The most that nghttp2 gives at once: a frame of 16 KiB, which is what it makes of DATA too,
      * with a few bytes to spare for a change of mind. */
     FRAME_BYTES = 16384 + 32,
@@ -41,8 +42,8 @@ bool grpc_output_data(struct grpc_output *output, struct grpc_queue *queue,
     if (!has_room(output)) {
         return false;
     }
-    assert(n_bytes == queue->promised && n_bytes + FRAME_HEAD_BYTES <= FRAME_BYTES);
-    grpc_output_add_copy(output, head, FRAME_HEAD_BYTES);
+    assert(n_bytes == queue->promised && n_bytes + H2_FRAME_HEAD_BYTES <= FRAME_BYTES);
+    grpc_output_add_copy(output, head, H2_FRAME_HEAD_BYTES);
     while (n_bytes > 0) {
         struct piece piece = grpc_queue_next(queue);
         piece.n_bytes = piece.n_bytes < n_bytes ? piece.n_bytes : n_bytes;

@@ -182,9 +182,8 @@ static void end(struct grpc_stream *stream, const struct error *err) {
     } else {
         grpc_send_end(stream);
     }
-    if (stream->out.n_bytes == 0 || !stream->timeout.armed ||
-        stream->timeout.klass != GRPC_WAIT_WINDOW) {
-        grpc_stream_await(stream); /* else it waits for the client to take a message already */
+    if (stream->out.n_bytes == 0) {
+        grpc_stream_await(stream); /* else the wait began when the message was queued */
     }
     grpc_core_ask(stream->core, stream->session);
 }
