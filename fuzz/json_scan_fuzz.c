@@ -31,7 +31,7 @@ static uint64_t depth_of(yyjson_val *val, const yyjson_val *end) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static const struct v2_limits limits = {
+    static const struct json_limits limits = {
         .max_json_bytes = 1 << 20, .max_json_depth = 1000, .max_elements = 1 << 20};
     struct str text = str_make((const char *)data, size);
     struct json_scan scan;

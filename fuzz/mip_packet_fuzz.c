@@ -83,7 +83,7 @@ static void check_tensor(const struct tensor *tensor, struct shape dims) {
 
 static enum status read_item(struct arena *arena, const struct mip_item *item,
                              enum datatype datatype, struct shape dims,
-                             const struct v2_limits *limits, struct tensor *out,
+                             const struct json_limits *limits, struct tensor *out,
                              struct error *err) {
     *out = (struct tensor){.name = STR("x")};
     char *exact = malloc(item->data.len + (item->data.len == 0));

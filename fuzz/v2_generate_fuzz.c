@@ -6,7 +6,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const struct v2_limits limits = {
+static const struct json_limits limits = {
     .max_json_bytes = 1 << 16, .max_json_depth = 16, .max_elements = 1 << 12};
 
 enum { N_TENSORS = 2, MOST_BYTES = 1 << 16 };

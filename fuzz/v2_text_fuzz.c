@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct error err = {0};
     if (v2_model_metadata_decode(arena, body, &fixture_limits, &model, &err) == ST_OK) {
         struct str text = print(arena, &model);
-        struct v2_limits wide = {1 << 26, 1000, 1 << 26};
+        struct json_limits wide = {1 << 26, 1000, 1 << 26};
         check(v2_model_metadata_decode(arena, text, &wide, &back, &err) == ST_OK);
         check(str_eq(text, print(arena, &back)));
     } else {

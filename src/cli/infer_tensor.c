@@ -159,7 +159,7 @@ static enum status from_json(struct arena *arena, const struct infer_source *sou
     if (status != ST_OK) {
         return status; /* names the input */
     }
-    struct v2_limits limits = {
+    struct json_limits limits = {
         .max_json_bytes = text.len, .max_json_depth = SHAPE_MAX_RANK + 1, .max_elements = text.len};
     status = text.ptr ? v2_data_text_parse(arena, text, &limits, out, err) : no_memory(source, err);
 out:

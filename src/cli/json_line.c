@@ -7,7 +7,7 @@
 enum status json_line_check(struct arena *arena, struct str text, struct error *err) {
     struct json_tree tree;
     /* Depth and size are bounded by what was read already. */
-    struct v2_limits limits = {
+    struct json_limits limits = {
         .max_json_bytes = UINT64_MAX, .max_json_depth = UINT64_MAX, .max_elements = UINT64_MAX};
     enum status status = json_tree_parse(&tree, "the value", arena, text, &limits, err);
     if (status == ST_OK) {

@@ -8,7 +8,8 @@
 #include "cli/serve_process.h"
 #include "cli/settings.h"
 #include "model/repository.h"
-#include "serve/opened.h"
+#include "serve/mip_plan.h"
+#include "serve/model_labels.h"
 
 #define NS_PER_S UINT64_C(1000000000)
 
@@ -46,6 +47,15 @@ static const struct repository_params *params_of(const struct option_texts *path
     return params;
 }
 
+/* For repository_options.opened: what the front ends need of a version is made before it is served,
+ * so that a model whose settings they cannot use fails to load. */
+static enum status add_frontend_data(void *cookie, struct model_version *version,
+                                     struct error *err) {
+    (void)cookie;
+    enum status st = mip_plan_add(version, err);
+    return st == ST_OK ? model_labels_load(version, err) : st;
+}
+
 static struct repository_options options_of(const struct serve_settings *settings,
                                             const struct repository_params *params) {
     return (struct repository_options){
@@ -64,7 +74,7 @@ static struct repository_options options_of(const struct serve_settings *setting
         .n_load = settings->load_models.n,
         .poll_ns = settings->poll_interval_s * NS_PER_S,
         .n_loads = (size_t)settings->load_threads,
-        .opened = opened_make,
+        .opened = add_frontend_data,
     };
 }
 

@@ -8,7 +8,7 @@
 #include "cli/commands.h"
 #include "cli/serve_guard.h"
 #include "cli/serve_mip.h"
-#include "serve/opened.h"
+#include "serve/mip_plan.h"
 
 /* What cannot be decoded here; models that take pictures without that are served all the same. */
 static enum status print_pictures(const struct serve_settings *settings, struct buf *out,
@@ -34,7 +34,7 @@ static enum status print_target(const struct serve_settings *settings,
         buf_printf(out, "  %-10s %s\n", "error", err->text);
         return ST_OK; /* that the model has failed is counted already */
     }
-    const struct mip_plan *plan = opened_of(version)->mip;
+    const struct mip_plan *plan = mip_plan_of(version);
     mip_plan_print(plan, out);
     enum status st = mip_plan_decodes_pictures(plan) ? print_pictures(settings, out, err) : ST_OK;
     model_version_unref(version);

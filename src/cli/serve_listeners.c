@@ -116,7 +116,7 @@ static enum status open_grpc(struct serve_listeners *self, struct repository *re
                                           .workers = threads->workers,
                                           .n_workers = threads->n_workers,
                                           .acceptor = threads->main,
-                                          .admit = keys_admit_grpc,
+                                          .admit = grpc_api_admit,
                                           .admit_context = self->guard.keys};
     struct serve_scheme scheme = serve_grpc_scheme(self->settings);
     struct serve_grpc_use use = {repository, self->shared, &self->tracer};

@@ -2,7 +2,7 @@
 #include "cli/serve_mip.h"
 
 #include "base/log.h"
-#include "serve/opened.h"
+#include "serve/mip_plan.h"
 
 /* Pictures that may wait for a thread, of all packets: each has few under way at a time, so this is
  * reached by hundreds of clients at once, and then more of them only wait longer. */
@@ -108,7 +108,7 @@ static const struct mip_target *find_decoding(const struct serve_mip *self) {
             ST_OK) {
             continue;
         }
-        bool decodes = mip_plan_decodes_pictures(opened_of(version)->mip);
+        bool decodes = mip_plan_decodes_pictures(mip_plan_of(version));
         model_version_unref(version);
         if (decodes) {
             return target;

@@ -5,10 +5,10 @@
 
 enum { MAX_DEPTH = 100, MAX_ERROR_BODY = 65536 };
 
-static struct v2_limits limits_of(const struct http_session *answer) {
-    return (struct v2_limits){.max_json_bytes = http_session_body(answer).len,
-                              .max_json_depth = MAX_DEPTH,
-                              .max_elements = (uint64_t)1 << 40};
+static struct json_limits limits_of(const struct http_session *answer) {
+    return (struct json_limits){.max_json_bytes = http_session_body(answer).len,
+                                .max_json_depth = MAX_DEPTH,
+                                .max_elements = (uint64_t)1 << 40};
 }
 
 /* The server's own message, as far as it has one. */
@@ -82,7 +82,7 @@ enum status client_infer_decode(struct arena *arena, const struct http_session *
     if (status != ST_OK) {
         return status;
     }
-    struct v2_limits limits = limits_of(answer);
+    struct json_limits limits = limits_of(answer);
     return malformed(
         v2_response_decode(arena, http_session_body(answer), n_json, &limits, out, err), err);
 }
@@ -90,7 +90,7 @@ enum status client_infer_decode(struct arena *arena, const struct http_session *
 enum status client_model_decode(struct arena *arena, const struct http_session *answer,
                                 struct model_spec *out, struct error *err) {
     enum status status = check_answer(answer, arena, err);
-    struct v2_limits limits = limits_of(answer);
+    struct json_limits limits = limits_of(answer);
     return status == ST_OK ? malformed(v2_model_metadata_decode(arena, http_session_body(answer),
                                                                 &limits, out, err),
                                        err)
@@ -100,7 +100,7 @@ enum status client_model_decode(struct arena *arena, const struct http_session *
 enum status client_server_decode(struct arena *arena, const struct http_session *answer,
                                  struct v2_server *out, struct error *err) {
     enum status status = check_answer(answer, arena, err);
-    struct v2_limits limits = limits_of(answer);
+    struct json_limits limits = limits_of(answer);
     return status == ST_OK
                ? malformed(v2_server_decode(arena, http_session_body(answer), &limits, out, err),
                            err)

@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "loop/clock.h"
+#include "model/config_read.h"
 #include "model/respond.h"
 
 /* ---- the host's side ------------------------------------------------------------------------- */
@@ -62,17 +63,6 @@ enum status backend_error(struct error *err, const sluice_backend *backend, slui
 }
 
 /* ---- the table of a backend ------------------------------------------------------------------ */
-
-bool backend_name_ok(struct str name) {
-    for (size_t i = 0; i < name.len; i++) {
-        char c = name.ptr[i];
-        bool ok = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
-        if (!ok) {
-            return false;
-        }
-    }
-    return name.len > 0 && name.len <= BACKEND_NAME_MAX;
-}
 
 enum status backend_check(const sluice_backend *backend, struct str name, struct error *err) {
     if (!backend) {

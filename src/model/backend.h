@@ -12,8 +12,6 @@
 
 struct backends;
 
-enum { BACKEND_NAME_MAX = 64 };
-
 /* `directory` may be NULL: none is installed. `builtin` are tables that are linked into the
  * program, `n_builtin` of them; one of the same name in the directory is not looked at. Returns:
  * NULL when memory is out. */
@@ -22,8 +20,6 @@ struct backends *backends_new(const char *directory, const sluice_backend *const
 /* The libraries stay in the process: their code may be on a stack until it ends. */
 void backends_free(struct backends *backends);
 
-/* [a-z0-9_-]+ */
-bool backend_name_ok(struct str name);
 /* Loads the backend, once. Returns: ST_BAD_MODEL with the list of those that are installed, or with
  * why the library could not be loaded. Thread: one at a time. */
 enum status backends_get(struct backends *backends, struct str name, const sluice_backend **out,

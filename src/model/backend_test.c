@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "model/call_state.h"
+#include "model/config_read.h"
 #include "model/test_dir.h"
 #include "model/test_rig.h"
 

@@ -11,8 +11,8 @@
 
 #include "base/keyed_hash.h"
 #include "loop/worker.h"
+#include "model/model_version.h"
 #include "model/policy.h"
-#include "model/repository.h"
 #include "model/sequence_ask.h"
 #include "sluice/backend.h"
 #include "tensor/infer.h"

@@ -2,7 +2,6 @@
  * read here and by the neighbours named in config_read.h. */
 #include "model/config_read.h"
 
-#include "model/backend.h"
 #include "model/config_field.h"
 
 enum { MAX_BATCH_SIZE = 2147483647 /* an int32 in ModelConfig */ };
@@ -117,6 +116,17 @@ static enum status backend_of_platform(const struct doc_node *root, struct model
         "\"%.*s\" is no known platform (onnxruntime_onnx is one); name the backend with "
         "`backend:` instead",
         STR_ARG(out->platform));
+}
+
+bool backend_name_ok(struct str name) {
+    for (size_t i = 0; i < name.len; i++) {
+        char c = name.ptr[i];
+        bool ok = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+        if (!ok) {
+            return false;
+        }
+    }
+    return name.len > 0 && name.len <= BACKEND_NAME_MAX;
 }
 
 static enum status read_backend(struct arena *arena, const struct doc_node *root,

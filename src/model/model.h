@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "model/backend.h"
 #include "model/config.h"
+#include "model/repository.h"
 #include "model/version.h"
 
 /* A version that was to be served, and what came of it. */

@@ -21,12 +21,11 @@
 #include "base/status.h"
 #include "base/str.h"
 #include "loop/worker.h"
+#include "model/model_version.h"
 #include "sluice/backend.h"
 #include "tensor/tensor.h"
 
 struct repository;
-struct model_config;  /* model/config.h */
-struct model_version; /* a served version: specification, backend model, instances, queue */
 
 /* Parameters of a model that the server's own settings give; they win over its config.pbtxt. */
 struct repository_param {
@@ -76,7 +75,7 @@ struct repository_options {
     void (*changed)(void *cookie);
     void *changed_cookie;
     /* Called for each version when it has been opened and before it is served: a front end may make
-     * what it needs of it (model_version_keep), or refuse it, and then it has failed to load. May
+     * what it needs of it (model_version_set_user_data), or refuse it, and then it has failed to load. May
      * be NULL. Thread: the one that loads. */
     enum status (*opened)(void *cookie, struct model_version *version, struct error *err);
     void *opened_cookie;
@@ -119,25 +118,6 @@ bool repository_is_ready(const struct repository *repository);
 enum status repository_find(struct repository *repository, struct str name, struct str version_text,
                             struct model_version **out, struct error *err)
     __attribute__((warn_unused_result));
-/* One reference more. */
-void model_version_ref(struct model_version *version);
-void model_version_unref(struct model_version *version);
-
-const struct model_spec *model_version_spec(const struct model_version *version);
-/* All ready versions of the same model, ascending; borrowed while `version` is referenced. */
-const uint64_t *model_version_siblings(const struct model_version *version, size_t *n);
-/* The configuration, completed: inputs and outputs are in the order of the specification. */
-const struct model_config *model_version_config(const struct model_version *version);
-/* Where the files lie that its configuration names: the model's directory; for a model that is a
- * single file, that file's. Without a '/' at the end; "." for a bare file name. */
-struct str model_version_directory(const struct model_version *version);
-
-/* What a front end keeps with a version, and the memory for it: only during `opened`. */
-struct arena *model_version_arena(struct model_version *version);
-void model_version_keep(struct model_version *version, const void *kept);
-/* NULL: nothing. Thread: any. */
-const void *model_version_kept(const struct model_version *version);
-
 /* How far a model, or a version of it, is. */
 enum repository_phase {
     REPOSITORY_LOADING,

@@ -453,7 +453,7 @@ static enum status look_at_version(void *cookie, struct model_version *version, 
     }
     struct str kept = arena_dup(model_version_arena(version), model_version_directory(version));
     assert_non_null(kept.ptr);
-    model_version_keep(version, kept.ptr);
+    model_version_set_user_data(version, MODEL_VERSION_MIP, kept.ptr);
     return ST_OK;
 }
 
@@ -493,7 +493,9 @@ static void a_front_end_looks_at_each_version(void **state) {
         repository_find(served.repository, STR("a"), str_make(NULL, 0), &version, &served.err),
         ST_OK);
     assert_int_equal(model_version_spec(version)->version, 5);
-    assert_string_equal(model_version_kept(version), test_dir_path(&served.dir, "r/a", path));
+    assert_string_equal(model_version_user_data(version, MODEL_VERSION_MIP),
+                        test_dir_path(&served.dir, "r/a", path));
+    assert_null(model_version_user_data(version, MODEL_VERSION_LABELS));
     assert_int_equal(model_version_config(version)->n_params, 2);
     model_version_unref(version);
     assert_not_found(&served, "a", "6", ST_NOT_READY, "not for a front end");

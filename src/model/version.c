@@ -297,12 +297,14 @@ struct arena *model_version_arena(struct model_version *version) {
     return version->arena;
 }
 
-void model_version_keep(struct model_version *version, const void *kept) {
-    version->kept = kept;
+void model_version_set_user_data(struct model_version *version, enum model_version_slot slot,
+                                 const void *data) {
+    version->user_data[slot] = data;
 }
 
-const void *model_version_kept(const struct model_version *version) {
-    return version->kept;
+const void *model_version_user_data(const struct model_version *version,
+                                    enum model_version_slot slot) {
+    return version->user_data[slot];
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */

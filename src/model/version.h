@@ -15,8 +15,8 @@
 #include "model/complete.h"
 #include "model/config.h"
 #include "model/instance.h"
+#include "model/model_version.h"
 #include "model/pace.h"
-#include "model/repository.h"
 #include "model/response_cache.h"
 #include "model/scheduler.h"
 #include "model/statistics_count.h"
@@ -41,8 +41,9 @@ struct model_version {
     enum model_run_on run_on; /* RUN_AUTO: as `pace` says */
     struct str path;          /* the model's file or directory */
     struct str directory;     /* of the files that the configuration names */
-    const void *kept;         /* a front end's; set before the version is published */
-    const uint64_t *siblings; /* set before the version is published */
+    const void
+        *user_data[MODEL_VERSION_SLOTS]; /* of front ends; set before the version is published */
+    const uint64_t *siblings;            /* set before the version is published */
     size_t n_siblings;
 
     /* in motion; apart from what is read all the time */

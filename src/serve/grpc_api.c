@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "serve/grpc_method.h"
+#include "serve/keys.h"
 
 bool grpc_api_is_ready(const struct grpc_api *api) {
     return !atomic_load_explicit(&api->draining, memory_order_relaxed) &&
@@ -33,6 +34,18 @@ static void step_answer(struct grpc_call *call, enum grpc_event event) {
         grpc_send(call, &piece, 1, NULL, NULL);
     }
     grpc_finish(call, st == ST_OK ? NULL : &err);
+}
+
+/* A keys_field_find. */
+static size_t find_metadata(const void *request, const char *name, struct str *value) {
+    size_t n;
+    *value = grpc_find(request, name, &n);
+    return n;
+}
+
+enum status grpc_api_admit(const struct grpc_call *call, void *keys, struct error *err) {
+    const struct grpc_context *context = call->method->context;
+    return keys_admit(keys, context->row->group, find_metadata, call, err);
 }
 
 static void add_rows(struct grpc_api *api, const struct grpc_row *rows, size_t n) {

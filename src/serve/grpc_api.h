@@ -18,7 +18,7 @@ struct tracer;
 
 struct grpc_api_options {
     struct repository *repository;
-    struct v2_limits limits;
+    struct json_limits limits;
     struct shared *shared;                /* serve/shared.h */
     struct tracer *tracer;                /* serve/tracer.h */
     const char *server_name;              /* metadata: name */
@@ -35,6 +35,10 @@ struct grpc_api;
 enum status grpc_api_new(const struct grpc_api_options *options, struct grpc_api **out,
                          struct error *err) __attribute__((warn_unused_result));
 void grpc_api_free(struct grpc_api *api);
+/* For grpc_server_options.admit, with the keys (serve/keys.h) as its context: the method's row names
+ * the group whose keys are needed. */
+enum status grpc_api_admit(const struct grpc_call *call, void *keys, struct error *err)
+    __attribute__((warn_unused_result));
 /* The table for grpc_server_new; lives as long as the api. */
 const struct grpc_method *grpc_api_methods(const struct grpc_api *api, size_t *n);
 /* The state of the server or of a model may have changed: tells those who watch. Thread: any. */

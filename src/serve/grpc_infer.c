@@ -5,7 +5,7 @@
 #include "base/metric.h"
 #include "serve/classify.h"
 #include "serve/header_forward.h"
-#include "serve/opened.h"
+#include "serve/model_labels.h"
 #include "wire/v2_grpc_seen.h"
 
 /* ---- what both methods share ----------------------------------------------------------------- */
@@ -96,7 +96,7 @@ static enum status prepare(struct grpc_infer *infer, struct model_version **vers
         return st;
     }
     infer->spec = model_version_spec(*version);
-    infer->labels = opened_of(*version)->labels;
+    infer->labels = model_labels(*version);
     infer->trace = trace_begin_grpc(options->tracer, infer->spec, infer->rpc);
     trace_mark(infer->trace, TRACE_GRPC_WAITREAD_START);
     trace_mark(infer->trace, TRACE_GRPC_WAITREAD_END);

@@ -20,7 +20,7 @@
 
 struct http_api {
     struct repository *repository;
-    struct v2_limits limits;
+    struct json_limits limits;
     uint64_t max_body_bytes;              /* for messages and decompression; net enforces it */
     const char *server_name;              /* metadata: name */
     const char *server_version;           /* metadata: version */

@@ -11,7 +11,7 @@
 #include "serve/http_compress.h"
 #include "serve/http_job.h"
 #include "serve/load_report.h"
-#include "serve/opened.h"
+#include "serve/model_labels.h"
 #include "serve/shared.h"
 #include "serve/trace.h"
 #include "wire/v2_response.h"
@@ -191,7 +191,7 @@ static void on_done(struct call *call) {
         infer_response_release(response);
         error_set(&err, ST_CANCELLED, "the client went away before its answer");
         fail(exchange, &err);
-    } else if (classify_outputs(infer->call.request, infer->spec, opened_of(infer->served)->labels,
+    } else if (classify_outputs(infer->call.request, infer->spec, model_labels(infer->served),
                                 response, &err) != ST_OK ||
                v2_response_encode(exchange->arena, infer->spec, &infer->request, response, &encoded,
                                   &err) != ST_OK) {

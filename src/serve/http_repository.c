@@ -39,7 +39,7 @@ static void on_done(struct repository_change *change) {
 static enum status decode(struct http_repository *self, const struct http_api *api,
                           struct error *err) {
     struct http_exchange *exchange = self->exchange;
-    struct v2_limits limits = api->limits;
+    struct json_limits limits = api->limits;
     limits.max_json_bytes = api->max_body_bytes; /* files are in it */
     switch (self->change.act) {
     case REPOSITORY_LOAD:

@@ -8,9 +8,7 @@
 
 #include "base/log.h"
 #include "base/metric.h"
-#include "net/grpc_server.h"
 #include "net/watched_file.h"
-#include "serve/grpc_method.h"
 
 /* One state of the file. */
 struct state {
@@ -130,14 +128,13 @@ enum status keys_admit_http(const struct keys *keys, enum keys_group group,
     return st;
 }
 
-enum status keys_admit_grpc(const struct grpc_call *call, void *cookie, struct error *err) {
-    const struct keys *keys = cookie;
+enum status keys_admit(const struct keys *keys, enum keys_group group, keys_field_find *find,
+                       const void *request, struct error *err) {
     if (!keys) {
         return ST_OK;
     }
-    const struct grpc_context *context = call->method->context;
     const struct keys_file *file = file_of(keys);
-    size_t n;
-    struct str value = grpc_find(call, keys_file_field(file), &n);
-    return counted(keys_file_admit(file, context->row->group, n, value, err));
+    struct str value = STR("");
+    size_t n = find(request, keys_file_field(file), &value);
+    return counted(keys_file_admit(file, group, n, value, err));
 }

@@ -11,7 +11,6 @@
 #include "serve/keys_file.h"
 #include "wire/http1_request.h"
 
-struct grpc_call;
 struct keys;
 
 /* Reads the file at `path`, which must outlive the keys. Returns: ST_IO or ST_BAD_CONFIG with the
@@ -35,9 +34,10 @@ enum { KEYS_CHALLENGE_BYTES = 128 };
 enum status keys_admit_http(const struct keys *keys, enum keys_group group,
                             const struct http_head *head, char challenge[KEYS_CHALLENGE_BYTES],
                             struct error *err) __attribute__((warn_unused_result));
-/* For grpc_server_options.admit, with the keys as its context (`cookie`): the method's row says its
- * group. */
-enum status keys_admit_grpc(const struct grpc_call *call, void *cookie, struct error *err)
-    __attribute__((warn_unused_result));
+/* The value of the field `name` of a request. Returns: how many such fields it has. */
+typedef size_t keys_field_find(const void *request, const char *name, struct str *value);
+/* The same for other protocols: `find` looks the key's field up in `request`. */
+enum status keys_admit(const struct keys *keys, enum keys_group group, keys_field_find *find,
+                       const void *request, struct error *err) __attribute__((warn_unused_result));
 
 #endif

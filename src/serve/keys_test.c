@@ -15,8 +15,6 @@
 
 #include "base/log.h"
 #include "base/metric.h"
-#include "net/grpc_server.h"
-#include "serve/grpc_method.h"
 
 static struct keys_file *parse(const char *text, struct error *err) {
     struct keys_file *file = NULL;
@@ -210,47 +208,6 @@ static void over_http(void **state) {
     assert_int_equal(metric_read(METRIC_KEYS_REFUSED_TOTAL) - refused, 2);
 }
 
-static enum status ask_grpc(struct keys *keys, enum keys_group group, const char *value) {
-    struct grpc_row row = {.path = "/s/M", .group = group};
-    struct grpc_context context = {NULL, &row};
-    struct grpc_method method = {.path = row.path, .context = &context};
-    struct grpc_field field = {STR("authorization"), str_of(value)};
-    struct grpc_call call = {.method = &method, .fields = &field, .n_fields = value ? 1 : 0};
-    struct error err;
-    return keys_admit_grpc(&call, keys, &err);
-}
-
-static void over_grpc(void **state) {
-    struct keys *keys;
-    struct error err;
-    (void)state;
-    assert_int_equal(ask_grpc(NULL, KEYS_CONTROL, NULL), ST_OK);
-    write_file(BEARER);
-    assert_int_equal(keys_new(path, &keys, &err), ST_OK);
-    assert_int_equal(ask_grpc(keys, KEYS_INFER, "Bearer two"), ST_OK);
-    assert_int_equal(ask_grpc(keys, KEYS_INFER, "Bearer three"), ST_UNAUTHENTICATED);
-    assert_int_equal(ask_grpc(keys, KEYS_INFER, NULL), ST_UNAUTHENTICATED);
-    assert_int_equal(ask_grpc(keys, KEYS_METADATA, NULL), ST_OK);
-    assert_int_equal(ask_grpc(keys, KEYS_NO_GROUP, "Bearer two"), ST_UNAUTHENTICATED);
-    keys_free(keys);
-}
-
-/* Every method has a group: one without would be closed to all. */
-static void every_method_has_a_group(void **state) {
-    const struct grpc_row *(*const services[])(size_t * n) = {
-        grpc_infer_rows, grpc_metadata_rows, grpc_health_rows, grpc_reflection_rows};
-    (void)state;
-    for (size_t i = 0; i < sizeof(services) / sizeof(services[0]); i++) {
-        size_t n;
-        const struct grpc_row *rows = services[i](&n);
-        for (size_t j = 0; j < n; j++) {
-            if (rows[j].group == KEYS_NO_GROUP) {
-                fail_msg("%s has no group", rows[j].path);
-            }
-        }
-    }
-}
-
 static void changes(void **state) {
     char challenge[KEYS_CHALLENGE_BYTES];
     struct keys *keys;
@@ -317,8 +274,6 @@ int main(void) {
         cmocka_unit_test(verdicts),
         cmocka_unit_test(hashed_keys),
         cmocka_unit_test(over_http),
-        cmocka_unit_test(over_grpc),
-        cmocka_unit_test(every_method_has_a_group),
         cmocka_unit_test(changes),
         cmocka_unit_test(files_that_are_not_there),
     };

@@ -6,7 +6,6 @@
 
 #include "base/metric.h"
 #include "serve/mip_batch.h"
-#include "serve/opened.h"
 
 /* What is kept for a packet; lives in the exchange's arena. */
 struct mip_inference {
@@ -85,7 +84,7 @@ static enum status prepare(struct mip_inference *call, struct mip_api *api, stru
     if (st != ST_OK) {
         return st;
     }
-    const struct mip_plan *plan = opened_of(call->version)->mip;
+    const struct mip_plan *plan = mip_plan_of(call->version);
     if (plan->spec->decoupled) {
         char name[TENSOR_NAME_TEXT_BYTES];
         return error_set(err, ST_UNSUPPORTED,

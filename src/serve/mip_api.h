@@ -13,10 +13,10 @@
 #include "wire/v2_request.h"
 
 struct mip_api {
-    struct repository *repository; /* made with opened_make as its `opened` */
+    struct repository *repository; /* its versions have a plan: mip_plan_add */
     struct pictures *pictures;
     struct tracer *tracer;
-    struct v2_limits limits;       /* of items in JSON */
+    struct json_limits limits;     /* of items in JSON */
     uint64_t request_memory_bytes; /* of one packet, besides its payload */
 };
 

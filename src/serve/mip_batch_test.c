@@ -120,7 +120,7 @@ struct packet {
     struct mip_infer infer;
     struct pictures *pictures;
     const struct mip_plan *plan;
-    struct v2_limits limits;
+    struct json_limits limits;
     bool cancels;            /* right after the start */
     struct worker_msg other; /* posted before the start */
     bool other_ran, other_ran_before_done;
@@ -141,7 +141,7 @@ static void open_packet(struct packet *packet, struct model_config config, uint1
     assert_int_equal(rig_open_with(&packet->rig, &packet->backend, &config, MIP_BATCH_PARTS, &err),
                      ST_OK);
     packet->rig.model->act = echo;
-    packet->limits = (struct v2_limits){1 << 20, 100, 1 << 20};
+    packet->limits = (struct json_limits){1 << 20, 100, 1 << 20};
     packet->arena = arena_new(NULL, 0);
     assert_int_equal(mip_plan_make(packet->arena, model_version_spec(packet->rig.version),
                                    model_version_config(packet->rig.version), STR("."),

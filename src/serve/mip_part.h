@@ -22,7 +22,7 @@ struct mip_source {
     struct model_version *version; /* referenced until the packet ends */
     const struct mip_plan *plan;
     const struct mip_infer *infer; /* n_inputs is one that fits the plan */
-    const struct v2_limits *limits;
+    const struct json_limits *limits;
     struct pictures *pictures; /* NULL: none can be decoded */
     struct tracer *tracer;     /* each part is a request to it; NULL: none is traced */
     /* A picture came, or the model's answer. May run before mip_part_submit or mip_part_cancel

@@ -249,3 +249,16 @@ bool mip_plan_decodes_pictures(const struct mip_plan *plan) {
     }
     return false;
 }
+
+enum status mip_plan_add(struct model_version *version, struct error *err) {
+    const struct mip_plan *plan = NULL;
+    enum status st =
+        mip_plan_make(model_version_arena(version), model_version_spec(version),
+                      model_version_config(version), model_version_directory(version), &plan, err);
+    model_version_set_user_data(version, MODEL_VERSION_MIP, plan);
+    return st;
+}
+
+const struct mip_plan *mip_plan_of(const struct model_version *version) {
+    return model_version_user_data(version, MODEL_VERSION_MIP);
+}

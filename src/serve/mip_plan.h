@@ -10,12 +10,11 @@
 
 #include "base/buf.h"
 #include "base/status.h"
+#include "model/model_version.h"
 #include "picture/picture.h"
 #include "serve/mip_labels.h"
 #include "serve/mip_settings.h"
 #include "tensor/tensor.h"
-
-struct model_config; /* model/config.h */
 
 enum mip_pictures {
     MIP_PICTURES_REFUSED,
@@ -57,6 +56,13 @@ enum status mip_plan_make(struct arena *arena, const struct model_spec *spec,
                           const struct model_config *config, struct str directory,
                           const struct mip_plan **out, struct error *err)
     __attribute__((warn_unused_result));
+
+/* Makes the plan of a version that is being opened and adds it to the version. Returns: as
+ * mip_plan_make. */
+enum status mip_plan_add(struct model_version *version, struct error *err)
+    __attribute__((warn_unused_result));
+/* What mip_plan_add made. Thread: any. */
+const struct mip_plan *mip_plan_of(const struct model_version *version);
 
 /* Can some input be a picture that has to be decoded? */
 bool mip_plan_decodes_pictures(const struct mip_plan *plan);

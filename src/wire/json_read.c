@@ -94,7 +94,7 @@ enum status json_expect_array(const struct json_tree *tree, yyjson_val *val, str
 }
 
 enum status json_read_request(struct json_tree *tree, struct arena *arena, struct str body,
-                              const struct v2_limits *limits, struct error *err) {
+                              const struct json_limits *limits, struct error *err) {
     enum status st = json_tree_parse(tree, "the request", arena, body, limits, err);
     if (st == ST_OK) {
         st = json_tree_refuse_non_finite(tree, NULL, 0, err);

@@ -54,7 +54,7 @@ enum status json_expect_array(const struct json_tree *tree, yyjson_val *val, str
 /* As json_tree_parse, for a request that has to be an object and may have no number that is not
  * finite. */
 enum status json_read_request(struct json_tree *tree, struct arena *arena, struct str body,
-                              const struct v2_limits *limits, struct error *err)
+                              const struct json_limits *limits, struct error *err)
     __attribute__((warn_unused_result));
 
 #endif

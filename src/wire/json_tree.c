@@ -15,7 +15,7 @@ enum { FRAME_VALUES = 65536 };
 /* ---- before the tree ------------------------------------------------------------------------- */
 
 static enum status check_scan(const char *what, const struct json_scan *scan,
-                              const struct v2_limits *limits, struct error *err) {
+                              const struct json_limits *limits, struct error *err) {
     if (scan->depth > limits->max_json_depth) {
         return error_set(err, ST_TOO_DEEP,
                          "%s: the JSON is nested %" PRIu64 " levels deep; the limit is %" PRIu64
@@ -145,7 +145,7 @@ static bool is_shallow(const struct json_tree *tree, uint64_t max_depth) {
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 static enum status parse_large(struct json_tree *tree, struct str text,
-                               const struct v2_limits *limits, struct error *err) {
+                               const struct json_limits *limits, struct error *err) {
     struct json_scan scan;
     yyjson_read_err why;
     json_scan(text, &scan);
@@ -165,7 +165,7 @@ static enum status parse_large(struct json_tree *tree, struct str text,
                : parse_error(tree->what, &why, err);
 }
 
-static enum status parse(struct json_tree *tree, struct str text, const struct v2_limits *limits,
+static enum status parse(struct json_tree *tree, struct str text, const struct json_limits *limits,
                          struct error *err) {
     yyjson_read_err why;
     const char *what = tree->what;
@@ -188,13 +188,13 @@ static enum status parse(struct json_tree *tree, struct str text, const struct v
 }
 
 enum status json_tree_parse(struct json_tree *tree, const char *what, struct arena *arena,
-                            struct str text, const struct v2_limits *limits, struct error *err) {
+                            struct str text, const struct json_limits *limits, struct error *err) {
     *tree = (struct json_tree){.what = what, .arena = arena};
     return parse(tree, text, limits, err);
 }
 
 enum status json_tree_parse_of_body(struct json_tree *tree, const char *what, struct arena *arena,
-                                    struct str text, const struct v2_limits *limits,
+                                    struct str text, const struct json_limits *limits,
                                     struct error *err) {
     *tree = (struct json_tree){.what = what, .arena = arena, .of_body = true};
     return parse(tree, text, limits, err);

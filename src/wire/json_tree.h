@@ -16,7 +16,7 @@
 #include "base/arena.h"
 #include "base/status.h"
 #include "base/str.h"
-#include "wire/v2_request.h"
+#include "wire/json_limits.h"
 
 struct json_tree {
     const char *what; /* what messages call the whole: "the request" */
@@ -36,13 +36,13 @@ struct json_tree {
  * Returns: BODY_TOO_LARGE, TOO_DEEP and TOO_MANY_ELEMENTS before anything is allocated; BAD_JSON
  * with the offset. Owns: in `arena`; strings are NUL-terminated. */
 enum status json_tree_parse(struct json_tree *tree, const char *what, struct arena *arena,
-                            struct str text, const struct v2_limits *limits, struct error *err)
+                            struct str text, const struct json_limits *limits, struct error *err)
     __attribute__((warn_unused_result));
 
 /* The same for the JSON part of an HTTP body: what follows the value may be tensor bytes, and the
  * message says what is wrong then. */
 enum status json_tree_parse_of_body(struct json_tree *tree, const char *what, struct arena *arena,
-                                    struct str text, const struct v2_limits *limits,
+                                    struct str text, const struct json_limits *limits,
                                     struct error *err) __attribute__((warn_unused_result));
 
 /* Gives the memory of the values back where that is worth it. The strings that were taken from the

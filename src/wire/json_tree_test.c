@@ -97,7 +97,7 @@ static void what_follows(void **state) {
 static void limits(void **state) {
     static const struct {
         const char *text;
-        struct v2_limits limits;
+        struct json_limits limits;
         enum status status;
         const char *sentence;
     } rows[] = {
@@ -127,7 +127,7 @@ static void refused_before_memory_is_taken(void **state) {
     size_t n = 1000000;
     char *text = malloc(n);
     struct arena *arena = arena_new(NULL, 8192);
-    struct v2_limits wide = {n, 100, 1000};
+    struct json_limits wide = {n, 100, 1000};
     struct json_tree tree;
     struct error err;
     (void)state;

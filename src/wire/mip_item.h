@@ -30,7 +30,7 @@
  * Owns: in `arena`, aligned to 16 bytes; out->shape's dimensions too. */
 enum status mip_item_read_json(struct arena *arena, struct str text, const char *what,
                                enum datatype datatype, struct shape dims,
-                               const struct v2_limits *limits, struct tensor *out,
+                               const struct json_limits *limits, struct tensor *out,
                                struct error *err) __attribute__((warn_unused_result));
 
 /* TEXT (MIP item type 1): UTF-8, one BYTES element with its length before it, for `dims` that hold
@@ -39,7 +39,7 @@ enum status mip_item_read_json(struct arena *arena, struct str text, const char 
  * what is not UTF-8, and what mip_item_read_json returns. */
 enum status mip_item_read_text(struct arena *arena, struct str text, const char *what,
                                enum datatype datatype, struct shape dims,
-                               const struct v2_limits *limits, struct tensor *out,
+                               const struct json_limits *limits, struct tensor *out,
                                struct error *err) __attribute__((warn_unused_result));
 
 /* One element's output, of the shape of `tensor` (which has no batch dimension), appended to `out`

@@ -58,7 +58,7 @@ static bool is_object(yyjson_val *val) {
 }
 
 static enum status read_tree(const struct json_tree *tree, struct str text, struct shape dims,
-                             const struct v2_limits *limits, struct tensor *out,
+                             const struct json_limits *limits, struct tensor *out,
                              struct error *err) {
     uint64_t n_elements;
     int64_t *resolved = arena_calloc(tree->arena, dims.rank, sizeof(*resolved));
@@ -83,7 +83,7 @@ static enum status read_tree(const struct json_tree *tree, struct str text, stru
 
 enum status mip_item_read_json(struct arena *arena, struct str text, const char *what,
                                enum datatype datatype, struct shape dims,
-                               const struct v2_limits *limits, struct tensor *out,
+                               const struct json_limits *limits, struct tensor *out,
                                struct error *err) {
     struct json_tree tree;
     enum status status = json_tree_parse(&tree, what, arena, text, limits, err);
@@ -100,7 +100,7 @@ enum status mip_item_read_json(struct arena *arena, struct str text, const char 
 
 enum status mip_item_read_text(struct arena *arena, struct str text, const char *what,
                                enum datatype datatype, struct shape dims,
-                               const struct v2_limits *limits, struct tensor *out,
+                               const struct json_limits *limits, struct tensor *out,
                                struct error *err) {
     if (datatype != DT_BYTES || !mip_nesting_is_single(dims)) {
         return mip_item_read_json(arena, text, what, datatype, dims, limits, out, err);

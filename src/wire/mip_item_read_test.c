@@ -31,7 +31,7 @@ struct dims {
 
 static enum status read_item(struct arena *arena, enum mip_item_type type, struct str text,
                              enum datatype datatype, const struct dims *dims,
-                             const struct v2_limits *limits, struct tensor *out,
+                             const struct json_limits *limits, struct tensor *out,
                              struct error *err) {
     struct shape shape = {dims->dims, dims->rank};
     char *exact = malloc(text.len + (text.len == 0));
@@ -428,7 +428,7 @@ static void not_json(void **state) {
 
 static void limits(void **state) {
     static const struct {
-        struct v2_limits limits;
+        struct json_limits limits;
         struct dims dims;
         const char *text;
         enum status status;
@@ -471,7 +471,7 @@ static void out_of_memory(void **state) {
     enum { N = 200000 };
     static const struct dims any = DIMS(-1), one = DIMS(1);
     struct arena *arena = arena_new(NULL, 8192);
-    struct v2_limits limits = {N, 100, 10};
+    struct json_limits limits = {N, 100, 10};
     struct tensor tensor;
     struct error err = {0};
     char *text = malloc(N);

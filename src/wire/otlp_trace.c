@@ -195,7 +195,7 @@ static uint64_t count_of(const struct json_tree *tree, yyjson_val *val) {
 }
 
 uint64_t otlp_trace_refused(struct arena *arena, struct str answer, struct str *why) {
-    static const struct v2_limits limits = {
+    static const struct json_limits limits = {
         .max_json_bytes = UINT16_MAX, .max_json_depth = 16, .max_elements = 1024};
     const struct str partial = STR("partialSuccess");
     const struct str names[] = {STR("rejectedSpans"), STR("errorMessage")};

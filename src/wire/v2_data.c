@@ -31,7 +31,7 @@ static const char *const expected_elements[DT_COUNT_] = {
 };
 
 enum status v2_shape_count(const struct json_tree *tree, yyjson_val *val, struct shape shape,
-                           const struct v2_limits *limits, uint64_t *n_elements,
+                           const struct json_limits *limits, uint64_t *n_elements,
                            struct error *err) {
     char text[SHAPE_TEXT_BYTES];
     if (!shape_elements(shape, n_elements)) {

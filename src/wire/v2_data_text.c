@@ -3,7 +3,7 @@
 
 #include "wire/v2_data.h"
 
-static enum status read_data(struct json_tree *tree, const struct v2_limits *limits,
+static enum status read_data(struct json_tree *tree, const struct json_limits *limits,
                              struct tensor *tensor, struct error *err) {
     uint64_t n_elements;
     tree->what_leads = true;
@@ -14,8 +14,9 @@ static enum status read_data(struct json_tree *tree, const struct v2_limits *lim
     return status;
 }
 
-enum status v2_data_text_parse(struct arena *arena, struct str text, const struct v2_limits *limits,
-                               struct tensor *tensor, struct error *err) {
+enum status v2_data_text_parse(struct arena *arena, struct str text,
+                               const struct json_limits *limits, struct tensor *tensor,
+                               struct error *err) {
     struct json_tree tree;
     enum status status = json_tree_parse(&tree, "data", arena, text, limits, err);
     if (status == ST_OK) {

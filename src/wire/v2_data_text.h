@@ -9,8 +9,8 @@
  * datatype and shape (every dimension >= 0) are set; fills its pieces. The rules are those of
  * `inputs[].data` in a request. Returns: as v2_request_decode; paths start with "data". Owns: the
  * bytes are in `arena`. */
-enum status v2_data_text_parse(struct arena *arena, struct str text, const struct v2_limits *limits,
-                               struct tensor *tensor, struct error *err)
-    __attribute__((warn_unused_result));
+enum status v2_data_text_parse(struct arena *arena, struct str text,
+                               const struct json_limits *limits, struct tensor *tensor,
+                               struct error *err) __attribute__((warn_unused_result));
 
 #endif

@@ -7,7 +7,7 @@
 #include "wire/v2_request.h"
 #include "wire/v2_response_decode.h"
 
-static const struct v2_limits fixture_limits = {
+static const struct json_limits fixture_limits = {
     .max_json_bytes = 1 << 20, .max_json_depth = 100, .max_elements = 100000};
 
 static inline void fixture_params(struct buf *out, struct params params) {

@@ -10,7 +10,7 @@
 #include "wire/v2_fixture.h"
 
 /* For what we wrote ourselves, which may be larger than what was read. */
-static const struct v2_limits wide = {
+static const struct json_limits wide = {
     .max_json_bytes = 1 << 26, .max_json_depth = 1000, .max_elements = 1 << 26};
 
 static inline void check(bool holds, const struct error *err) {

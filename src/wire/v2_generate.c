@@ -14,7 +14,7 @@
 struct reader {
     struct json_tree tree;
     const struct model_spec *model;
-    const struct v2_limits *limits;
+    const struct json_limits *limits;
     uint64_t max_bytes;
     struct infer_request *out;
     struct infer_input *inputs; /* room for each of the model's */
@@ -232,7 +232,7 @@ static enum status read_request(struct reader *reader, struct error *err) {
 }
 
 enum status v2_generate_decode(struct arena *arena, struct str body, const struct model_spec *model,
-                               const struct v2_limits *limits, uint64_t max_bytes,
+                               const struct json_limits *limits, uint64_t max_bytes,
                                struct infer_request *out, struct error *err) {
     struct reader reader = {.model = model, .limits = limits, .max_bytes = max_bytes, .out = out};
     *out = (struct infer_request){.arena = arena, .batch = 1, .params_are_the_models = true};

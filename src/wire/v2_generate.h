@@ -17,7 +17,7 @@
  * there twice; ST_BODY_TOO_LARGE for tensors of more than `max_bytes` together. Owns: in
  * `arena`. */
 enum status v2_generate_decode(struct arena *arena, struct str body, const struct model_spec *model,
-                               const struct v2_limits *limits, uint64_t max_bytes,
+                               const struct json_limits *limits, uint64_t max_bytes,
                                struct infer_request *out, struct error *err)
     __attribute__((warn_unused_result));
 

@@ -27,7 +27,7 @@ struct v2_grpc_request {
  * ST_TOO_MANY_ELEMENTS, ST_NO_MEMORY, with the field's path ("inputs[0].contents").
  * Owns: in `arena`, or views of `message`. */
 enum status v2_grpc_request_decode(struct arena *arena, struct str message,
-                                   const struct v2_limits *limits, struct v2_grpc_request *out,
+                                   const struct json_limits *limits, struct v2_grpc_request *out,
                                    struct error *err) __attribute__((warn_unused_result));
 /* Only model_name, model_version and id, for an error's answer and for routing; stops early. */
 enum status v2_grpc_request_peek(struct str message, struct str *model, struct str *version,

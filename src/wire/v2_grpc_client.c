@@ -50,7 +50,7 @@ static enum status read_tensor_head(struct arena *arena, struct str message,
 
 static enum status read_output(struct arena *arena, struct str message, struct v2_grpc_place place,
                                struct tensor *out, struct error *err) {
-    static const struct v2_limits limits = {.max_elements = UINT64_MAX};
+    static const struct json_limits limits = {.max_elements = UINT64_MAX};
     bool present;
     enum status st =
         read_tensor_head(arena, message, place, 0, &out->name, &out->datatype, &out->shape, err);

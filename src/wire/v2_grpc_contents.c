@@ -226,7 +226,7 @@ static enum status take_all(struct contents *contents, struct str message, uint3
 }
 
 enum status v2_grpc_contents_read(struct arena *arena, struct str message, uint32_t number,
-                                  const struct v2_limits *limits, struct v2_grpc_place place,
+                                  const struct json_limits *limits, struct v2_grpc_place place,
                                   struct tensor *tensor, bool *present, struct error *err) {
     struct contents contents = {
         .place = place, .datatype = tensor->datatype, .kind = &KINDS[tensor->datatype]};

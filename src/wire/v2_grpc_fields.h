@@ -63,7 +63,7 @@ enum status v2_grpc_shape_read(struct arena *arena, struct str message, uint32_t
  * Returns: ST_BAD_FIELD for a list that is not the datatype's and for a value out of its range,
  * ST_TOO_MANY_ELEMENTS, ST_NO_MEMORY. Owns: in `arena`. */
 enum status v2_grpc_contents_read(struct arena *arena, struct str message, uint32_t number,
-                                  const struct v2_limits *limits, struct v2_grpc_place place,
+                                  const struct json_limits *limits, struct v2_grpc_place place,
                                   struct tensor *tensor, bool *present, struct error *err)
     __attribute__((warn_unused_result));
 

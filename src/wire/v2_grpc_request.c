@@ -14,7 +14,7 @@ struct counts {
 
 struct decoder {
     struct arena *arena;
-    const struct v2_limits *limits;
+    const struct json_limits *limits;
     struct counts n;
     struct str *messages; /* of each input, for its contents */
     struct str *raw;
@@ -343,7 +343,7 @@ static bool make_room(struct decoder *decoder, struct infer_request *infer) {
 }
 
 enum status v2_grpc_request_decode(struct arena *arena, struct str message,
-                                   const struct v2_limits *limits, struct v2_grpc_request *out,
+                                   const struct json_limits *limits, struct v2_grpc_request *out,
                                    struct error *err) {
     struct decoder decoder = {.arena = arena, .limits = limits};
     *out = (struct v2_grpc_request){.infer.arena = arena, .infer.batch = 1};

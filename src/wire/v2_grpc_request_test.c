@@ -14,7 +14,7 @@ static struct v2_grpc_request request;
 static struct error err;
 
 static enum status decode(struct str message) {
-    static const struct v2_limits limits = {.max_elements = 1000};
+    static const struct json_limits limits = {.max_elements = 1000};
     return v2_grpc_request_decode(arena, message, &limits, &request, &err);
 }
 

@@ -104,7 +104,7 @@ static bool recall(const struct v2_grpc_seen_one *one, struct arena *arena, stru
 }
 
 enum status v2_grpc_request_decode_seen(struct v2_grpc_seen *seen, struct arena *arena,
-                                        struct str message, const struct v2_limits *limits,
+                                        struct str message, const struct json_limits *limits,
                                         struct v2_grpc_request *out, struct error *err) {
     if (!seen || message.len == 0) {
         return v2_grpc_request_decode(arena, message, limits, out, err);

@@ -30,7 +30,7 @@ struct v2_grpc_seen {
  * raw inputs, which come last and are none of them empty, without an id and without parameters for
  * the model. */
 enum status v2_grpc_request_decode_seen(struct v2_grpc_seen *seen, struct arena *arena,
-                                        struct str message, const struct v2_limits *limits,
+                                        struct str message, const struct json_limits *limits,
                                         struct v2_grpc_request *out, struct error *err)
     __attribute__((warn_unused_result));
 

@@ -11,7 +11,7 @@
 #include "wire/pb.h"
 #include "wire/v2_grpc_fields.h"
 
-static const struct v2_limits limits = {.max_elements = 1000};
+static const struct json_limits limits = {.max_elements = 1000};
 
 /* What is asked, as a message is made of it. */
 struct ask {

@@ -55,7 +55,7 @@ static enum status read_setting(const struct json_tree *tree, enum v2_log_key ke
     return error_set(err, ST_UNSUPPORTED, "log_file: the log is standard error");
 }
 
-enum status v2_log_decode(struct arena *arena, struct str body, const struct v2_limits *limits,
+enum status v2_log_decode(struct arena *arena, struct str body, const struct json_limits *limits,
                           struct v2_log_settings *out, struct error *err) {
     struct json_tree tree;
     yyjson_val *values[V2_LOG_KEYS];

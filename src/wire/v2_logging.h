@@ -29,7 +29,7 @@ struct v2_log_settings {
  * type, ST_UNSUPPORTED for a file, ST_NOT_READY for another format than ISO8601, all as the
  * reference server has it.
  * Clause: logging extension. */
-enum status v2_log_decode(struct arena *arena, struct str body, const struct v2_limits *limits,
+enum status v2_log_decode(struct arena *arena, struct str body, const struct json_limits *limits,
                           struct v2_log_settings *out, struct error *err)
     __attribute__((warn_unused_result));
 /* LogSettingsRequest, the same: a message without settings only asks. A key without a value is

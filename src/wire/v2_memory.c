@@ -39,8 +39,8 @@ static enum status read_members(const struct json_tree *tree, struct v2_memory_r
 }
 
 enum status v2_memory_register_decode(struct arena *arena, struct str body,
-                                      const struct v2_limits *limits, struct v2_memory_region *out,
-                                      struct error *err) {
+                                      const struct json_limits *limits,
+                                      struct v2_memory_region *out, struct error *err) {
     struct json_tree tree;
     *out = (struct v2_memory_region){.name = STR("")};
     if (body.len == 0) {

@@ -18,8 +18,9 @@ struct v2_memory_region {
 /* The body of a register, without the name, which is in the path: {"key", "byte_size", "offset"},
  * the last of which may be left out. Returns: ST_BAD_JSON, ST_BAD_FIELD. Owns: in `arena`. */
 enum status v2_memory_register_decode(struct arena *arena, struct str body,
-                                      const struct v2_limits *limits, struct v2_memory_region *out,
-                                      struct error *err) __attribute__((warn_unused_result));
+                                      const struct json_limits *limits,
+                                      struct v2_memory_region *out, struct error *err)
+    __attribute__((warn_unused_result));
 /* SystemSharedMemoryRegisterRequest. Owns: views of `message`. */
 enum status v2_grpc_memory_register_decode(struct str message, struct v2_memory_region *out,
                                            struct error *err) __attribute__((warn_unused_result));

@@ -5,6 +5,7 @@
 
 #include "tensor/infer.h"
 #include "wire/json_tree.h"
+#include "wire/v2_request.h"
 
 /* Whose parameters they are; each has other keys of the wire. */
 enum v2_params_of {

@@ -122,7 +122,7 @@ static void there_and_back(void **state) {
 static void many_floats_there_and_back(void **state) {
     static const enum datatype datatypes[] = {DT_FP16, DT_BF16, DT_FP32, DT_FP64};
     int64_t n = 65536;
-    struct v2_limits wide = {1 << 24, 10, 65536};
+    struct json_limits wide = {1 << 24, 10, 65536};
     (void)state;
     for (size_t k = 0; k < 4; k++) {
         struct arena *arena = arena_new(NULL, 0);

@@ -129,7 +129,7 @@ static enum status frame_body(struct arena *arena, const struct tensor_spec *inp
 }
 
 static enum status view_body(struct arena *arena, const struct tensor_spec *input, struct str body,
-                             const struct v2_limits *limits, int64_t *dims, size_t variable,
+                             const struct json_limits *limits, int64_t *dims, size_t variable,
                              struct tensor *tensor, struct error *err) {
     char name[TENSOR_NAME_TEXT_BYTES];
     uint64_t n_elements = 0;
@@ -155,7 +155,7 @@ static enum status view_body(struct arena *arena, const struct tensor_spec *inpu
 }
 
 enum status v2_raw_decode(struct arena *arena, struct str body, const struct model_spec *model,
-                          const struct v2_limits *limits, struct v2_request *out,
+                          const struct json_limits *limits, struct v2_request *out,
                           struct error *err) {
     size_t variable;
     /* Clause: "all the model output will be requested to be returned in binary tensor form". */

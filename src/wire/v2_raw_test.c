@@ -97,7 +97,7 @@ static const struct row {
      "one BYTES element; input \"x\" is BYTES of shape [-1,-1], which leaves 1 beside the batch's"},
 };
 
-static const struct v2_limits limits = {
+static const struct json_limits limits = {
     .max_json_bytes = 0, .max_json_depth = 0, .max_elements = 32};
 
 static enum status decode(struct arena *arena, const struct row *row, size_t n_inputs,

@@ -6,7 +6,7 @@
 
 /* The body as a tree; `root` NULL for an empty one. */
 static enum status parse(struct json_tree *tree, struct arena *arena, struct str body,
-                         const struct v2_limits *limits, struct error *err) {
+                         const struct json_limits *limits, struct error *err) {
     *tree = (struct json_tree){.arena = arena};
     if (str_trim(body).len == 0) {
         return ST_OK;
@@ -31,7 +31,7 @@ static enum status find_parameters(const struct json_tree *tree, yyjson_val **ou
 }
 
 enum status v2_repository_index_decode(struct arena *arena, struct str body,
-                                       const struct v2_limits *limits,
+                                       const struct json_limits *limits,
                                        struct v2_repository_request *out, struct error *err) {
     struct json_tree tree;
     *out = (struct v2_repository_request){.ready = false};
@@ -79,7 +79,7 @@ static enum status read_parameter(const struct json_tree *tree, struct str name,
 }
 
 enum status v2_repository_load_decode(struct arena *arena, struct str body,
-                                      const struct v2_limits *limits,
+                                      const struct json_limits *limits,
                                       struct v2_repository_request *out, struct error *err) {
     struct json_tree tree;
     yyjson_val *parameters = NULL;
@@ -99,7 +99,7 @@ enum status v2_repository_load_decode(struct arena *arena, struct str body,
 /* ---- unload ---------------------------------------------------------------------------------- */
 
 enum status v2_repository_unload_decode(struct arena *arena, struct str body,
-                                        const struct v2_limits *limits, struct error *err) {
+                                        const struct json_limits *limits, struct error *err) {
     struct json_tree tree;
     yyjson_val *parameters = NULL;
     bool dependents;

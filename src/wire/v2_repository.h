@@ -22,7 +22,7 @@ struct v2_repository_request {
 /* The body of an index: empty, or {"ready": BOOL}. Returns: also ST_BAD_FIELD for another type.
  * Clause: model repository extension, "Index". */
 enum status v2_repository_index_decode(struct arena *arena, struct str body,
-                                       const struct v2_limits *limits,
+                                       const struct json_limits *limits,
                                        struct v2_repository_request *out, struct error *err)
     __attribute__((warn_unused_result));
 /* The body of a load: empty, or {"parameters": {…}} with `config`, JSON as text, and "file:…",
@@ -30,13 +30,13 @@ enum status v2_repository_index_decode(struct arena *arena, struct str body,
  * reference server has it, and ST_BAD_FIELD for what is no base64. Owns: files are in `arena`.
  * Clause: model repository extension, "Load". */
 enum status v2_repository_load_decode(struct arena *arena, struct str body,
-                                      const struct v2_limits *limits,
+                                      const struct json_limits *limits,
                                       struct v2_repository_request *out, struct error *err)
     __attribute__((warn_unused_result));
 /* The body of an unload: empty, or {"parameters": {"unload_dependents": BOOL}}, which has no
  * effect: no model here is loaded for another. Clause: model repository extension, "Unload". */
 enum status v2_repository_unload_decode(struct arena *arena, struct str body,
-                                        const struct v2_limits *limits, struct error *err)
+                                        const struct json_limits *limits, struct error *err)
     __attribute__((warn_unused_result));
 
 /* RepositoryIndexRequest, RepositoryModelLoadRequest and RepositoryModelUnloadRequest. Views of the

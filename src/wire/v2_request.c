@@ -34,7 +34,7 @@ static enum status no_memory(struct error *err) {
 
 struct reader {
     struct json_tree tree;
-    const struct v2_limits *limits;
+    const struct json_limits *limits;
     struct v2_binary binary;
     struct json_span *floats; /* the data of inputs where NaN and infinities may stand */
     size_t n_floats;
@@ -167,7 +167,7 @@ static enum status read_request(struct reader *reader, struct v2_request *out, s
 }
 
 enum status v2_request_decode(struct arena *arena, struct str body, size_t json_bytes,
-                              const struct v2_limits *limits, struct v2_request *out,
+                              const struct json_limits *limits, struct v2_request *out,
                               struct error *err) {
     struct reader reader = {.limits = limits};
     *out = (struct v2_request){.infer.arena = arena, .infer.batch = 1};

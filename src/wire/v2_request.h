@@ -13,13 +13,7 @@
 #include "base/status.h"
 #include "base/str.h"
 #include "tensor/infer.h"
-
-/* Each is a setting; messages name it. */
-struct v2_limits {
-    uint64_t max_json_bytes; /* --max-json-size */
-    uint64_t max_json_depth; /* --max-json-depth */
-    uint64_t max_elements;   /* --max-tensor-elements: per tensor */
-};
+#include "wire/json_limits.h"
 
 enum v2_form { V2_FORM_DEFAULT, V2_FORM_JSON, V2_FORM_BINARY }; /* an output's own `binary_data` */
 
@@ -56,7 +50,7 @@ enum status v2_header_length_parse(size_t n_fields, struct str value, enum v2_he
  * ("inputs[0].shape[1]"). The clauses are binary-tensor-data "Binary Tensor Request" and the OIP's
  * inference request. */
 enum status v2_request_decode(struct arena *arena, struct str body, size_t json_bytes,
-                              const struct v2_limits *limits, struct v2_request *out,
+                              const struct json_limits *limits, struct v2_request *out,
                               struct error *err) __attribute__((warn_unused_result));
 
 /* Makes a request of a body that is only tensor bytes (Inference-Header-Content-Length: 0), by what
@@ -64,7 +58,7 @@ enum status v2_request_decode(struct arena *arena, struct str body, size_t json_
  * why.
  * Clause: binary-tensor-data, "Raw Binary Request". */
 enum status v2_raw_decode(struct arena *arena, struct str body, const struct model_spec *model,
-                          const struct v2_limits *limits, struct v2_request *out, struct error *err)
-    __attribute__((warn_unused_result));
+                          const struct json_limits *limits, struct v2_request *out,
+                          struct error *err) __attribute__((warn_unused_result));
 
 #endif

@@ -21,7 +21,7 @@ static const struct str member_names[N_MEMBERS] = {
 
 struct reader {
     struct json_tree tree;
-    const struct v2_limits *limits;
+    const struct json_limits *limits;
     struct v2_binary binary;
     struct v2_answer *answer;
     struct tensor *outputs;
@@ -146,7 +146,7 @@ static enum status read_answer(struct reader *reader, struct error *err) {
 }
 
 enum status v2_response_decode(struct arena *arena, struct str body, size_t json_bytes,
-                               const struct v2_limits *limits, struct v2_answer *out,
+                               const struct json_limits *limits, struct v2_answer *out,
                                struct error *err) {
     struct reader reader = {.limits = limits, .answer = out};
     *out = (struct v2_answer){.infer.error.status = ST_OK};

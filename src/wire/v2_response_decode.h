@@ -21,7 +21,7 @@ struct v2_answer {
  * or `body`.
  * Clause: binary-tensor-data, "Binary Tensor Request" (its response part). */
 enum status v2_response_decode(struct arena *arena, struct str body, size_t json_bytes,
-                               const struct v2_limits *limits, struct v2_answer *out,
+                               const struct json_limits *limits, struct v2_answer *out,
                                struct error *err) __attribute__((warn_unused_result));
 
 /* The sentence of {"error":"…"}. Returns: ptr NULL when the body is not that. Owns: in `arena`. */
@@ -32,7 +32,7 @@ struct str v2_error_decode(struct arena *arena, struct str body);
  * optional. Dimensions are -1 or >= 0. Returns: BAD_JSON, BAD_FIELD with the JSON path. Owns: in
  * `arena`. */
 enum status v2_model_metadata_decode(struct arena *arena, struct str body,
-                                     const struct v2_limits *limits, struct model_spec *out,
+                                     const struct json_limits *limits, struct model_spec *out,
                                      struct error *err) __attribute__((warn_unused_result));
 
 #endif

@@ -71,7 +71,7 @@ static bool recall(const struct v2_seen_one *one, struct arena *arena, struct st
 }
 
 enum status v2_request_decode_seen(struct v2_seen *seen, struct arena *arena, struct str body,
-                                   size_t json_bytes, const struct v2_limits *limits,
+                                   size_t json_bytes, const struct json_limits *limits,
                                    struct v2_request *out, struct error *err) {
     if (!seen || json_bytes == 0 || json_bytes > body.len || json_bytes > V2_SEEN_JSON_BYTES) {
         return v2_request_decode(arena, body, json_bytes, limits, out, err);

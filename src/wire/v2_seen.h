@@ -31,7 +31,7 @@ struct v2_seen {
 /* The same as v2_request_decode, in every answer; `seen` may be NULL. Kept are requests whose
  * tensors are all behind the JSON, without an id and without parameters for the model. */
 enum status v2_request_decode_seen(struct v2_seen *seen, struct arena *arena, struct str body,
-                                   size_t json_bytes, const struct v2_limits *limits,
+                                   size_t json_bytes, const struct json_limits *limits,
                                    struct v2_request *out, struct error *err)
     __attribute__((warn_unused_result));
 

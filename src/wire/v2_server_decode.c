@@ -28,7 +28,7 @@ static enum status read_extensions(const struct json_tree *tree, yyjson_val *lis
     return status;
 }
 
-enum status v2_server_decode(struct arena *arena, struct str body, const struct v2_limits *limits,
+enum status v2_server_decode(struct arena *arena, struct str body, const struct json_limits *limits,
                              struct v2_server *out, struct error *err) {
     struct json_tree tree;
     *out = (struct v2_server){.version = STR("")};

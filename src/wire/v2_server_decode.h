@@ -15,7 +15,7 @@ struct v2_server {
 /* Unknown members are passed over. Returns: BAD_JSON, BAD_FIELD with the JSON path. Owns: in
  * `arena`.
  * Clause: OIP, server metadata. */
-enum status v2_server_decode(struct arena *arena, struct str body, const struct v2_limits *limits,
+enum status v2_server_decode(struct arena *arena, struct str body, const struct json_limits *limits,
                              struct v2_server *out, struct error *err)
     __attribute__((warn_unused_result));
 

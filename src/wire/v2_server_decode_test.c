@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-static const struct v2_limits limits = {
+static const struct json_limits limits = {
     .max_json_bytes = 4096, .max_json_depth = 10, .max_elements = 100};
 
 static void taken(void **state) {

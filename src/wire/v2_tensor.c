@@ -174,7 +174,7 @@ static enum status read_bytes(const struct members *members, const struct v2_wir
 }
 
 enum status v2_tensor_read(const struct json_tree *tree, yyjson_val *val, enum v2_params_of of,
-                           const struct v2_limits *limits, struct v2_binary *binary,
+                           const struct json_limits *limits, struct v2_binary *binary,
                            struct v2_tensor *out, struct error *err) {
     struct members members = {.tree = tree, .object = val};
     struct v2_wire_params wire = {0};

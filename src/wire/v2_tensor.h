@@ -5,6 +5,7 @@
 
 #include "tensor/tensor.h"
 #include "wire/v2_params.h"
+#include "wire/v2_request.h"
 
 /* The bytes behind the JSON, which tensors take in turn. */
 struct v2_binary {
@@ -29,7 +30,7 @@ struct v2_tensor {
  * BAD_FIELD, BAD_DATATYPE, BAD_SHAPE, BAD_DATA, BAD_FRAMING, TOO_MANY_ELEMENTS by the path.
  * Clause: OIP, request input and response output; binary-tensor-data "Binary Tensor Request". */
 enum status v2_tensor_read(const struct json_tree *tree, yyjson_val *val, enum v2_params_of of,
-                           const struct v2_limits *limits, struct v2_binary *binary,
+                           const struct json_limits *limits, struct v2_binary *binary,
                            struct v2_tensor *out, struct error *err)
     __attribute__((warn_unused_result));
 

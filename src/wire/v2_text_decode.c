@@ -7,7 +7,7 @@
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 struct str v2_error_decode(struct arena *arena, struct str body) {
-    static const struct v2_limits limits = {
+    static const struct json_limits limits = {
         .max_json_bytes = 1 << 20, .max_json_depth = 64, .max_elements = 65536};
     static const struct str names[] = {{"error", 5}};
     struct json_tree tree;
@@ -152,7 +152,7 @@ static enum status read_model(const struct json_tree *tree, struct model_spec *o
 }
 
 enum status v2_model_metadata_decode(struct arena *arena, struct str body,
-                                     const struct v2_limits *limits, struct model_spec *out,
+                                     const struct json_limits *limits, struct model_spec *out,
                                      struct error *err) {
     struct json_tree tree;
     *out = (struct model_spec){0};

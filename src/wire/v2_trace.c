@@ -105,7 +105,7 @@ static enum status read_setting(const struct json_tree *tree, enum v2_trace_key 
     return st == ST_OK ? v2_trace_take_number(key, text, out, err) : st;
 }
 
-enum status v2_trace_decode(struct arena *arena, struct str body, const struct v2_limits *limits,
+enum status v2_trace_decode(struct arena *arena, struct str body, const struct json_limits *limits,
                             struct v2_trace_wanted *out, struct error *err) {
     struct json_tree tree;
     yyjson_val *values[V2_TRACE_KEYS];

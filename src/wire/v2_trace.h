@@ -58,7 +58,7 @@ struct v2_trace_shown {
  * for a file, ST_BAD_FIELD for text that is no number or out of range and for OFF among others, all
  * as the reference server has it.
  * Clause: trace extension. */
-enum status v2_trace_decode(struct arena *arena, struct str body, const struct v2_limits *limits,
+enum status v2_trace_decode(struct arena *arena, struct str body, const struct json_limits *limits,
                             struct v2_trace_wanted *out, struct error *err)
     __attribute__((warn_unused_result));
 /* TraceSettingRequest, the same; no value clears. Returns: ST_BAD_REQUEST, ST_BAD_FIELD,

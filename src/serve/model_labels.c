@@ -1,10 +1,10 @@
-/* Reading what an opened version's configuration names. */
-#include "serve/opened.h"
+/* Reading the label files that a version's configuration names. */
+#include "serve/model_labels.h"
 
 #include "model/config.h"
 
 static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "out of memory for what is kept with the model");
+    return error_set(err, ST_NO_MEMORY, "out of memory for the model's labels");
 }
 
 /* That the file is one of the model's own was seen when the configuration was read. */
@@ -26,37 +26,20 @@ static enum status read_labels(struct arena *arena, struct str directory,
                : st;
 }
 
-static enum status read_all_labels(struct arena *arena, const struct model_version *version,
-                                   struct opened *opened, struct error *err) {
+enum status model_labels_load(struct model_version *version, struct error *err) {
     const struct model_config *config = model_version_config(version);
+    struct arena *arena = model_version_arena(version);
     struct labels *labels =
         arena_calloc(arena, model_version_spec(version)->n_outputs, sizeof(*labels));
     enum status st = labels ? ST_OK : no_memory(err);
-    opened->labels = labels;
     for (size_t i = 0; st == ST_OK && i < config->n_outputs; i++) {
         st = read_labels(arena, model_version_directory(version), &config->outputs[i], &labels[i],
                          err);
     }
+    model_version_set_user_data(version, MODEL_VERSION_LABELS, labels);
     return st;
 }
 
-enum status opened_make(void *cookie, struct model_version *version, struct error *err) {
-    struct arena *arena = model_version_arena(version);
-    struct opened *opened = arena_calloc(arena, 1, sizeof(*opened));
-    (void)cookie;
-    if (!opened) {
-        return no_memory(err);
-    }
-    enum status st =
-        mip_plan_make(arena, model_version_spec(version), model_version_config(version),
-                      model_version_directory(version), &opened->mip, err);
-    if (st == ST_OK) {
-        st = read_all_labels(arena, version, opened, err);
-    }
-    model_version_keep(version, opened);
-    return st;
-}
-
-const struct opened *opened_of(const struct model_version *version) {
-    return model_version_kept(version);
+const struct labels *model_labels(const struct model_version *version) {
+    return model_version_user_data(version, MODEL_VERSION_LABELS);
 }

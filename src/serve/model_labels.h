@@ -1,0 +1,15 @@
+/* The class labels of a served version's outputs: read when the version is opened, never changed. */
+#ifndef SLUICE_SERVE_MODEL_LABELS_H
+#define SLUICE_SERVE_MODEL_LABELS_H
+
+#include "model/model_version.h"
+#include "serve/labels.h"
+
+/* Reads the label files that the configuration names and adds them to the version, which is being
+ * opened. Returns: ST_BAD_CONFIG, ST_NO_MEMORY. */
+enum status model_labels_load(struct model_version *version, struct error *err)
+    __attribute__((warn_unused_result));
+/* One per output of the specification; one without labels has n 0. Thread: any. */
+const struct labels *model_labels(const struct model_version *version);
+
+#endif
