@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "loop/worker.h"
-#include "net/budget.h"
+#include "core/event/worker.h"
+#include "net/transport/budget.h"
 
 struct bench {
     struct worker *worker;

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "codec/ext_proc/answer.h"
 #include "grpc_server_main.h"
-#include "wire/ext_proc_answer.h"
 
 /* The first byte of a request: of all that pick_load sends, the tag of what it is. */
 enum { TAG_HEADERS = 2 << 3 | 2, TAG_BODY = 4 << 3 | 2 };

@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
+#include "core/base/buf.h"
+#include "core/event/clock.h"
+#include "core/event/worker.h"
+#include "lib/ext_proc/client.h"
 #include "load.h"
-#include "loop/clock.h"
-#include "loop/worker.h"
-#include "net/grpc_client.h"
-#include "wire/ext_proc_client.h"
+#include "net/client/grpc/grpc_client.h"
 
 struct pick_load {
     struct arena *arena; /* of what is sent */

@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "base/num.h"
-#include "loop/clock.h"
-#include "pool/pool.h"
-#include "pool/profile.h"
+#include "core/base/num.h"
+#include "core/event/clock.h"
+#include "pick/pool/pool.h"
+#include "pick/pool/profile/profile.h"
 
 enum { MOST_THREADS = 64 };
 

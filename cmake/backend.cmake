@@ -1,6 +1,6 @@
 # Backends: backends/NAME becomes backends/libsluice_NAME.so in the build folder. A backend sees the
 # public headers, what it names itself and, where it says so, backends/common, which is compiled into
-# it; and none of the rooms.
+# it; and none of the modules.
 
 # sluice_backend(NAME [COMMON] [LIBS dep_…]): left out when one of the libraries is not here.
 function(sluice_backend name)
@@ -18,7 +18,7 @@ function(sluice_backend name)
 
     add_library(backend_${name} MODULE ${sources})
     target_link_libraries(backend_${name} PRIVATE dep_public ${BACKEND_LIBS} sluice_settings)
-    # Its own files are included as "NAME/file.h", as in the rooms.
+    # Its own files are included as "NAME/file.h", as in the modules.
     target_include_directories(backend_${name} PRIVATE "${CMAKE_BINARY_DIR}/backends/include/${name}")
     file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/backends/include/${name}")
     file(CREATE_LINK "${folder}" "${CMAKE_BINARY_DIR}/backends/include/${name}/${name}" SYMBOLIC)

@@ -1,22 +1,23 @@
-# A file of a room as a C array, for what the program shows (src/serve/status_page.h). `cmake -P` runs
+# A file of a module as a C array, for what the program shows (src/serve/admin/status_page.h). `cmake -P` runs
 # the second half of this file when the other has changed.
 #
-# sluice_embed(ROOM FILE [PART…]): src/ROOM/FILE; src/ROOM/<FILE without its ending>.h declares the function
+# sluice_embed(MODULE FILE [PART…]): src/MODULE/FILE; src/MODULE/<FILE without its ending>.h declares the function
 # <that name>, which returns its bytes. A part (src/PART) takes the place of the comment
 # `/* here: <its name> */`.
 if(NOT CMAKE_SCRIPT_MODE_FILE)
     set(SLUICE_EMBED "${CMAKE_CURRENT_LIST_FILE}")
-    function(sluice_embed room file)
+    function(sluice_embed module file)
         get_filename_component(name "${file}" NAME_WE)
-        set(in "${CMAKE_SOURCE_DIR}/src/${room}/${file}")
+        set(in "${CMAKE_SOURCE_DIR}/src/${module}/${file}")
         list(TRANSFORM ARGN PREPEND "${CMAKE_SOURCE_DIR}/src/" OUTPUT_VARIABLE parts)
-        set(out "${CMAKE_BINARY_DIR}/embedded/${room}/${name}.c")
-        file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/embedded/${room}")
+        set(out "${CMAKE_BINARY_DIR}/embedded/${module}/${name}.c")
+        file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/embedded/${module}")
         add_custom_command(OUTPUT "${out}"
-            COMMAND "${CMAKE_COMMAND}" "-DIN=${in}" "-DOUT=${out}" "-DROOM=${room}" "-DNAME=${name}"
+            COMMAND "${CMAKE_COMMAND}" "-DIN=${in}" "-DOUT=${out}" "-DMODULE=${module}" "-DNAME=${name}"
                 "-DPARTS=${parts}" -P "${SLUICE_EMBED}"
             DEPENDS "${in}" ${parts} "${SLUICE_EMBED}" VERBATIM)
-        target_sources(room_${room} PRIVATE "${out}")
+        sluice_module_target(target ${module})
+        target_sources(${target} PRIVATE "${out}")
     endfunction()
     return()
 endif()
@@ -35,7 +36,7 @@ endforeach()
 string(REGEX REPLACE "(................................)" "\\1\n" bytes "${bytes}")
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
 file(WRITE "${OUT}" "/* Made by cmake/embed.cmake. */
-#include \"${ROOM}/${NAME}.h\"
+#include \"${MODULE}/${NAME}.h\"
 
 static const unsigned char BYTES[] = {
 ${bytes}

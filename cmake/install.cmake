@@ -9,11 +9,8 @@ file(RELATIVE_PATH from_bin "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL
 
 # Where the installed program finds its backends and parts, seen from the folder it is in. In the
 # build folder they are in backends/ and parts/ beside it.
-get_target_property(cli_kind room_cli TYPE)
-if(NOT cli_kind STREQUAL "INTERFACE_LIBRARY")
-    target_compile_definitions(room_cli PRIVATE
-        SLUICE_BACKENDS_FROM_BIN="${from_bin}/backends" SLUICE_PARTS_FROM_BIN="${from_bin}/parts")
-endif()
+target_compile_definitions(module_program_model_server PRIVATE
+    SLUICE_BACKENDS_FROM_BIN="${from_bin}/backends" SLUICE_PARTS_FROM_BIN="${from_bin}/parts")
 if(TARGET sluice)
     set_target_properties(sluice PROPERTIES INSTALL_RPATH "\$ORIGIN/${from_bin}")
     install(TARGETS sluice RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")

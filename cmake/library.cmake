@@ -1,28 +1,34 @@
 # libsluice, for programs outside: libsluice.so and libsluice.a from one and the same object, which is
-# the room client and what it needs of wire, tensor and base, linked into one. Of the rooms' names
-# none is left in either: the public ones are all that a program can meet or clash with. What the two
+# the module client and those that it sees, linked into one. Of the modules' names none is left in either: the public ones are all that a program can meet or clash with. What the two
 # need besides is libc, llhttp and yyjson (tests/interop/test_client_library.py).
 
 # What the library has in place of a part of base that is for a whole process.
 add_library(library_own OBJECT src/client/library/metric.c)
-target_link_libraries(library_own PRIVATE room_base)
+target_link_libraries(library_own PRIVATE module_core_base)
+
+# What client sees, each before what it sees itself.
+foreach(name IN ITEMS codec/mip codec/kserve codec/json codec/protobuf codec/http1 core/tensor core/base)
+    sluice_module_target(target ${name})
+    list(APPEND below_targets ${target})
+    list(APPEND below "$<TARGET_FILE:${target}>")
+endforeach()
 
 set(library "${CMAKE_BINARY_DIR}/lib")
 file(MAKE_DIRECTORY "${library}")
 separate_arguments(flags UNIX_COMMAND "${CMAKE_C_FLAGS} ${CMAKE_C_FLAGS_${CMAKE_BUILD_TYPE}}")
 add_custom_command(
-    OUTPUT "${library}/rooms.o"
-    COMMAND "${CMAKE_C_COMPILER}" ${flags} -r -nostdlib -o "${library}/rooms.o"
+    OUTPUT "${library}/modules.o"
+    COMMAND "${CMAKE_C_COMPILER}" ${flags} -r -nostdlib -o "${library}/modules.o"
         "$<TARGET_OBJECTS:library_own>"
-        -Wl,--whole-archive "$<TARGET_FILE:room_client>" -Wl,--no-whole-archive
-        "$<TARGET_FILE:room_wire>" "$<TARGET_FILE:room_tensor>" "$<TARGET_FILE:room_base>"
-    DEPENDS library_own "$<TARGET_OBJECTS:library_own>" room_client room_wire room_tensor room_base
-    COMMENT "Linking the rooms of libsluice"
+        -Wl,--whole-archive "$<TARGET_FILE:module_client>" -Wl,--no-whole-archive
+        ${below}
+    DEPENDS library_own "$<TARGET_OBJECTS:library_own>" module_client ${below_targets}
+    COMMENT "Linking the modules of libsluice"
     COMMAND_EXPAND_LISTS VERBATIM)
 
 # Shared. The version script is the list of what is exported.
 set(exports "${CMAKE_SOURCE_DIR}/cmake/library.map")
-add_library(sluice_shared SHARED "${library}/rooms.o")
+add_library(sluice_shared SHARED "${library}/modules.o")
 set_target_properties(sluice_shared PROPERTIES
     OUTPUT_NAME sluice LINKER_LANGUAGE C LINK_DEPENDS "${exports}"
     VERSION "${PROJECT_VERSION}" SOVERSION "${PROJECT_VERSION_MAJOR}"
@@ -38,11 +44,11 @@ endif()
 add_custom_command(
     OUTPUT "${library}/libsluice.a"
     COMMAND "${CMAKE_OBJCOPY}" --wildcard "--keep-global-symbol=sluice_client_*"
-        "${library}/rooms.o" "${library}/sluice.o"
+        "${library}/modules.o" "${library}/sluice.o"
     COMMAND "${CMAKE_COMMAND}" -E rm -f "${library}/libsluice.a"
     COMMAND "${CMAKE_AR}" rcsD "${library}/libsluice.a" "${library}/sluice.o"
     BYPRODUCTS "${library}/sluice.o"
-    DEPENDS "${library}/rooms.o"
+    DEPENDS "${library}/modules.o"
     COMMENT "Linking C static library lib/libsluice.a" VERBATIM)
 add_custom_target(sluice_static ALL DEPENDS "${library}/libsluice.a")
-add_dependencies(sluice_static sluice_shared) # one of them makes rooms.o, not both at once
+add_dependencies(sluice_static sluice_shared) # one of them makes modules.o, not both at once

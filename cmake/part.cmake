@@ -1,10 +1,10 @@
-# Parts: parts/NAME becomes parts/libsluice_NAME.so in the build folder, a piece of a room that is
+# Parts: parts/NAME becomes parts/libsluice_NAME.so in the build folder, a piece of a module that is
 # loaded when it is present, because its library pulls many packages. A part sees the header that its
-# room has for it, its own files and that library.
+# module has for it, its own files and that library.
 
-# sluice_part(NAME ROOM room LIBS dep_…): left out when one of the libraries is not here.
+# sluice_part(NAME MODULE module LIBS dep_…): left out when one of the libraries is not here.
 function(sluice_part name)
-    cmake_parse_arguments(PART "" "ROOM" "LIBS" ${ARGN})
+    cmake_parse_arguments(PART "" "MODULE" "LIBS" ${ARGN})
     sluice_left_out_without("parts/${name}" ${name} ${PART_LIBS})
     file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/parts/${name}/*.c")
     if(SLUICE_FUZZ)
@@ -12,12 +12,13 @@ function(sluice_part name)
     else()
         add_library(part_${name} MODULE ${sources})
     endif()
-    # Its own files are included as "NAME/file.h", as in the rooms.
+    # Its own files are included as "NAME/file.h", as in the modules.
     set(include "${CMAKE_BINARY_DIR}/parts/include/${name}")
     file(MAKE_DIRECTORY "${include}")
     file(CREATE_LINK "${CMAKE_SOURCE_DIR}/parts/${name}" "${include}/${name}" SYMBOLIC)
+    sluice_module_target(module ${PART_MODULE})
     target_include_directories(part_${name} PRIVATE
-        "${include}" "${CMAKE_BINARY_DIR}/rooms/${PART_ROOM}")
+        "${include}" "${CMAKE_BINARY_DIR}/modules/include/${module}")
     target_link_libraries(part_${name} PRIVATE ${PART_LIBS} sluice_settings)
     set_target_properties(part_${name} PROPERTIES
         OUTPUT_NAME "sluice_${name}" PREFIX "lib"

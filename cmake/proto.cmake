@@ -1,22 +1,23 @@
 # The descriptors of some of proto/*.proto as a C array, for server reflection:
-#     sluice_descriptors(ROOM FILE …)    ROOM_descriptors() of src/ROOM/descriptors.h
+#     sluice_descriptors(MODULE NAME FILE …)    NAME() of src/MODULE/descriptors.h
 # `cmake -P` runs the second half of this file when they have changed.
 if(NOT CMAKE_SCRIPT_MODE_FILE)
     find_program(SLUICE_PROTOC protoc)
     if(NOT SLUICE_PROTOC)
         message(FATAL_ERROR "protoc was not found. tools/bootstrap build installs it.")
     endif()
-    function(sluice_descriptors room)
+    function(sluice_descriptors module name)
         list(TRANSFORM ARGN PREPEND "${CMAKE_SOURCE_DIR}/proto/" OUTPUT_VARIABLE protos)
-        set(made "${CMAKE_BINARY_DIR}/proto/${room}")
+        set(made "${CMAKE_BINARY_DIR}/proto/${name}")
         file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/proto")
         add_custom_command(OUTPUT "${made}.c"
             COMMAND "${SLUICE_PROTOC}" "-I${CMAKE_SOURCE_DIR}/proto" --include_imports
                 "--descriptor_set_out=${made}.pb" ${protos}
-            COMMAND "${CMAKE_COMMAND}" "-DIN=${made}.pb" "-DOUT=${made}.c" "-DROOM=${room}"
+            COMMAND "${CMAKE_COMMAND}" "-DIN=${made}.pb" "-DOUT=${made}.c" "-DMODULE=${module}" "-DNAME=${name}"
                 -P "${CMAKE_CURRENT_FUNCTION_LIST_FILE}"
             DEPENDS ${protos} "${CMAKE_CURRENT_FUNCTION_LIST_FILE}" VERBATIM)
-        target_sources(room_${room} PRIVATE "${made}.c")
+        sluice_module_target(target ${module})
+        target_sources(${target} PRIVATE "${made}.c")
     endfunction()
     return()
 endif()
@@ -25,13 +26,13 @@ file(READ "${IN}" bytes HEX)
 string(REGEX REPLACE "(................................)" "\\1\n" bytes "${bytes}")
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
 file(WRITE "${OUT}" "/* Made from proto/ by cmake/proto.cmake. */
-#include \"${ROOM}/descriptors.h\"
+#include \"${MODULE}/descriptors.h\"
 
 static const unsigned char BYTES[] = {
 ${bytes}
 };
 
-struct str ${ROOM}_descriptors(void) {
+struct str ${NAME}(void) {
     return str_make((const char *)BYTES, sizeof BYTES);
 }
 ")

@@ -1,7 +1,7 @@
 /* config.pbtxt as a model's configuration: what is taken is within what the scheduler and the
  * backends count on; what is not says so with the file's name. */
-#include "base/log.h"
-#include "model/config.h"
+#include "core/base/log.h"
+#include "serve/config/config.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

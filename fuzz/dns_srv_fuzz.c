@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "wire/dns_srv.h"
+#include "codec/dns/srv.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

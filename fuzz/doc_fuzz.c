@@ -3,7 +3,7 @@
  * or says so with the document's name, and every line is one that the text has. */
 #include <stdio.h>
 
-#include "base/doc.h"
+#include "core/base/doc/doc.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

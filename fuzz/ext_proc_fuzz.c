@@ -2,7 +2,7 @@
  * end, and written again it means the same. Whatever the bytes are, they are not read behind. */
 #include <stdlib.h>
 
-#include "wire/ext_proc_client.h"
+#include "lib/ext_proc/client.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

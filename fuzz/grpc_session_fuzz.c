@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loop/clock.h"
-#include "net/grpc_session.h"
-#include "net/h2_fuzz_fixture.h"
+#include "core/event/clock.h"
+#include "net/server/grpc/session.h"
+#include "net/transport/h2_fuzz_fixture.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,8 +1,8 @@
 /* HTTP/1.1 requests on one connection, one behind the other: read whole, byte by byte, and cut
  * where the first byte of the input says, they must mean the same. A body whose length the head
  * gives is passed over, as a server would. */
-#include "base/buf.h"
-#include "wire/http1_request.h"
+#include "codec/http1/request.h"
+#include "core/base/buf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

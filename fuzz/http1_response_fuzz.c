@@ -1,8 +1,8 @@
 /* HTTP/1.1 answers on one connection, one behind the other, the last perhaps ended by its close:
  * read whole, byte by byte, and in pieces as the first byte of the input says, they must mean the
  * same. */
-#include "base/buf.h"
-#include "wire/http1_response.h"
+#include "codec/http1/response.h"
+#include "core/base/buf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,9 +1,9 @@
 /* Compression: the first byte says the coding and the sizes of pieces. The rest is undone in two
  * ways of cutting it, which must agree; then the rest is compressed and must come back. What comes
  * out is bounded by the room that is given, whatever the input says. */
-#include "base/buf.h"
-#include "wire/deflate.h"
-#include "wire/inflate.h"
+#include "codec/http1/deflate.h"
+#include "codec/http1/inflate.h"
+#include "core/base/buf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

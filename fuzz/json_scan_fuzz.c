@@ -1,9 +1,9 @@
 /* The scan against the parser: where the parser makes a tree, the scan said at least as many values
  * and exactly its depth, and found every NaN and infinity; and a scan of any bytes stays inside of
  * them. */
-#include "wire/json_read.h"
-#include "wire/json_scan.h"
-#include "wire/json_tree.h"
+#include "codec/json/read.h"
+#include "codec/json/scan.h"
+#include "codec/json/tree.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

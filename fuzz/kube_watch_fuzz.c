@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "wire/kube_stream.h"
+#include "codec/kube/stream.h"
 
 enum { MOST_BYTES = 4096 };
 

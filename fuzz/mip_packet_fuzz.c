@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tensor/bytes.h"
-#include "wire/mip_item.h"
-#include "wire/v2_fuzz_fixture.h"
+#include "codec/kserve/fuzz_fixture.h"
+#include "codec/mip/item.h"
+#include "core/tensor/bytes.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,10 +1,10 @@
 /* The scans for a body's model: the first byte chooses where the rest is cut, which makes no
  * difference; what is found, readers of the whole find, too. */
-#include "wire/json_tree.h"
-#include "wire/model_scan_grpc.h"
-#include "wire/parts_fixture.h"
-#include "wire/pb.h"
-#include "wire/v2_fixture.h"
+#include "codec/json/tree.h"
+#include "codec/kserve/parts_fixture.h"
+#include "codec/kserve/v2_fixture.h"
+#include "codec/prompt/model_scan_grpc.h"
+#include "codec/protobuf/pb.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

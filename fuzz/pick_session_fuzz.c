@@ -4,8 +4,8 @@
  * that is passed on in a duplex mode is the one that came, and at the end nothing is in flight. */
 #include <stdlib.h>
 
-#include "pick/session.h"
-#include "wire/ext_proc_client.h"
+#include "lib/ext_proc/client.h"
+#include "pick/session/session.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,7 +3,7 @@
  * looked for is in the code, not in the size. */
 #include <stdlib.h>
 
-#include "picture/decode.h"
+#include "serve/picture/decode.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,9 +1,9 @@
 /* The scan for a body's prompt: the first byte chooses where the rest is cut, which makes no
  * difference, the second how much is kept; what is kept, a walk over a parser's tree finds, too. */
-#include "wire/json_tree.h"
-#include "wire/parts_fixture.h"
-#include "wire/prompt_scan.h"
-#include "wire/v2_fixture.h"
+#include "codec/json/tree.h"
+#include "codec/kserve/parts_fixture.h"
+#include "codec/kserve/v2_fixture.h"
+#include "codec/prompt/prompt_scan.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "discover/scrape_page.h"
+#include "pick/discovery/scrape/page.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

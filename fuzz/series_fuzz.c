@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "wire/series.h"
+#include "codec/prometheus/series.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

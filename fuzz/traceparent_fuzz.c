@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "wire/traceparent.h"
+#include "codec/trace/traceparent.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

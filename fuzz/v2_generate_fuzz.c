@@ -1,8 +1,8 @@
 /* Requests of generate: the first byte chooses the model, the rest is the body. What decodes is one
  * that infer_check judges without a surprise, and what it takes prints as an answer that decodes
  * again. */
-#include "wire/v2_fuzz_fixture.h"
-#include "wire/v2_generate.h"
+#include "codec/kserve/fuzz_fixture.h"
+#include "codec/kserve/generate.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

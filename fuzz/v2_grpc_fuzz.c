@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tensor/infer.h"
-#include "wire/v2_grpc_seen.h"
+#include "codec/kserve/grpc/seen.h"
+#include "core/tensor/infer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,7 +1,7 @@
 /* Settings of the log, the same bytes as JSON and as protobuf: what is refused has a sentence and a
  * status that the protocol knows, and nothing stands for done behind what was refused. */
-#include "wire/v2_fixture.h"
-#include "wire/v2_logging.h"
+#include "codec/kserve/logging.h"
+#include "codec/kserve/v2_fixture.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

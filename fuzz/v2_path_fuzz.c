@@ -2,9 +2,9 @@
  * gives the same name again. What names no model is one of a few paths, letter by letter. */
 #include <stdio.h>
 
-#include "base/buf.h"
-#include "base/utf8.h"
-#include "wire/v2_path.h"
+#include "codec/kserve/path.h"
+#include "core/base/buf.h"
+#include "core/base/utf8.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

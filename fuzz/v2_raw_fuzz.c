@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "wire/v2_fixture.h"
-#include "wire/v2_request_encode.h"
+#include "codec/kserve/request_encode.h"
+#include "codec/kserve/v2_fixture.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

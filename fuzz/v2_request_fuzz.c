@@ -1,9 +1,9 @@
 /* Requests: JSON, a NUL, tensor bytes. What decodes is encoded in every form and decoded again, and
  * must mean the same; what a model would take is aligned and answered. */
-#include "wire/v2_fuzz_fixture.h"
-#include "wire/v2_request_encode.h"
-#include "wire/v2_response.h"
-#include "wire/v2_seen.h"
+#include "codec/kserve/fuzz_fixture.h"
+#include "codec/kserve/request_encode.h"
+#include "codec/kserve/response.h"
+#include "codec/kserve/seen.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

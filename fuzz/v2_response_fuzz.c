@@ -1,7 +1,7 @@
 /* Answers as a client reads them: JSON, a NUL, tensor bytes. What decodes is encoded by the
  * server's half and decoded again, and must mean the same. */
-#include "wire/v2_fuzz_fixture.h"
-#include "wire/v2_response.h"
+#include "codec/kserve/fuzz_fixture.h"
+#include "codec/kserve/response.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

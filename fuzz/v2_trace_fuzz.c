@@ -1,7 +1,7 @@
 /* Settings of traces, the same bytes as JSON and as protobuf: what is refused has a sentence and a
  * status that the protocol knows, and what is taken is in range and can be said again. */
-#include "wire/v2_fixture.h"
-#include "wire/v2_trace.h"
+#include "codec/kserve/trace.h"
+#include "codec/kserve/v2_fixture.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -62,8 +62,8 @@ static void log_forward(void *param, OrtLoggingLevel severity, const char *categ
     ort->host->log(level, logid ? logid : "", text);
 }
 
-/* An arena for those sessions that want regions as large as what was asked for (options.c); each
- * other session has its own. */
+/* An arena for those sessions that want regions as large as what was asked for
+ * (program/options/options.c); each other session has its own. */
 static sluice_status arena_register(struct ort *ort, sluice_error *error) {
     static const char *const keys[] = {"arena_extend_strategy"};
     static const size_t values[] = {1}; /* kSameAsRequested */

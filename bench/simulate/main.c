@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/num.h"
+#include "core/base/num.h"
 #include "run.h"
 
 static struct sim_result result; /* too large for a stack */

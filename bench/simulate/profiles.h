@@ -2,7 +2,7 @@
 #ifndef SLUICE_BENCH_SIMULATE_PROFILES_H
 #define SLUICE_BENCH_SIMULATE_PROFILES_H
 
-#include "pool/profile.h"
+#include "pick/pool/profile/profile.h"
 
 enum { SIM_MOST_SCORERS = 4 };
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/event/clock.h"
 #include "events.h"
-#include "loop/clock.h"
 
 static const uint64_t SECOND_NS = 1000000000, MS_NS = 1000000;
 

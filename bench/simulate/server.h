@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "pool/pool.h"
+#include "pick/pool/pool.h"
 
 enum {
     SERVER_SLOTS = 32,

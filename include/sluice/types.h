@@ -1,5 +1,6 @@
 /* What both public interfaces of Sluice speak of: datatypes and parameters. The values and layouts
- * are part of the backend ABI (backend.h) and of the client library's (client.h). */
+ * are part of the backend ABI (serve/scheduler/backend.h) and of the client library's
+ * (client/client.h). */
 #ifndef SLUICE_TYPES_H
 #define SLUICE_TYPES_H
 

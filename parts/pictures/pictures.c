@@ -7,8 +7,8 @@
  * caller could get what another one's file caused. */
 #include <vips/vips.h>
 
-#include "picture/picture_part.h"
 #include "pictures/rows.h"
+#include "serve/picture/picture_part.h"
 
 enum { STRIP_ROWS = 16 }; /* prepared at a time */
 

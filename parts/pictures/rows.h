@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <vips/vips.h>
 
-#include "picture/picture_part.h"
+#include "serve/picture/picture_part.h"
 
 struct rows_converter {
     enum picture_samples samples;

@@ -6,7 +6,7 @@
 #include <poll.h>
 #include <stdlib.h>
 
-#include "client/client_state.h"
+#include "client/state.h"
 
 static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for a client");

@@ -1,6 +1,6 @@
 /* A client of one server: one connection, one exchange at a time, with deadlines. An exchange is
  * begun and then stepped without ever waiting (but for the lookup of a name); what is waited for is
- * told. What is asked is the business of client_v2.h and client_mip.h. The public interface
+ * told. What is asked is the business of v2.h and mip.h. The public interface
  * (sluice/client.h) and the command line both stand on it.
  *
  *     http_session_begin(client_http(client), …) or mip_session_begin_…(client_mip(client), …)
@@ -13,11 +13,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/arena.h"
-#include "base/status.h"
-#include "client/client_url.h"
 #include "client/http_session.h"
 #include "client/mip_session.h"
+#include "client/url.h"
+#include "core/base/arena.h"
+#include "core/base/status.h"
 #include "sluice/client.h"
 
 struct client;

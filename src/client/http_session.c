@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/num.h"
-#include "wire/http1_response.h"
+#include "codec/http1/response.h"
+#include "core/base/num.h"
 
 /* Heads and chunked bodies are received here first; a body whose length is known is not. */
 enum { SCRATCH_BYTES = 16384, BODY_ALIGNMENT = 64 };

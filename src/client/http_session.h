@@ -8,9 +8,9 @@
 
 #include <stdint.h>
 
-#include "base/str.h"
 #include "client/session.h"
-#include "tensor/tensor.h"
+#include "core/base/str.h"
+#include "core/tensor/tensor.h"
 
 struct http_session;
 

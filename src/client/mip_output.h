@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-#include "wire/mip_packet.h"
+#include "codec/mip/packet.h"
 
 enum {
     MIP_OUTPUT_FRONT_BYTES = MIP_HEADER_BYTES + MIP_COUNTS_BYTES,

@@ -1,15 +1,15 @@
 /* One MIP exchange of a client, as a session (session.h): a ping or an inference goes out, and the
  * answer or one of the protocol's errors comes back. The bytes of items leave from where they lie;
  * the payload of an answer is received in its final place, the caller's buffer or a block that is
- * kept for the next one. It refuses to look into the payload: wire/mip_packet.h decodes it. */
+ * kept for the next one. It refuses to look into the payload: codec/mip/packet.h decodes it. */
 #ifndef SLUICE_CLIENT_MIP_SESSION_H
 #define SLUICE_CLIENT_MIP_SESSION_H
 
 #include <stdint.h>
 
-#include "base/str.h"
 #include "client/session.h"
-#include "wire/mip_packet.h"
+#include "codec/mip/packet.h"
+#include "core/base/str.h"
 
 struct mip_session;
 

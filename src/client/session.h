@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <sys/uio.h>
 
-#include "base/status.h"
+#include "core/base/status.h"
 
 enum { SESSION_INPUTS = 2 };
 

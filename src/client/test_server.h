@@ -15,8 +15,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/num.h"
-#include "wire/mip_packet.h"
+#include "codec/mip/packet.h"
+#include "core/base/num.h"
 
 enum { SCRIPT_STEPS = 8, REQUEST_BYTES = 65536, URL_BYTES = 64 };
 

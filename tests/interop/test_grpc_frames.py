@@ -2,7 +2,7 @@
 rules ends the connection with RFC 9113's word for it, what is too much of something is cut off, what
 stops in the middle is ended in time, and who is reset at whatever point leaves nothing behind. All the
 while a call on another connection goes on. How the counting works is shown without a socket in
-src/net/grpc_session_attack_test.c."""
+src/net/server/grpc/session_attack_test.c."""
 import random
 import struct
 import time
@@ -211,7 +211,7 @@ def was_told(connection, error):
 
 def was_told_or_kept_up(live, connection, error):
     """Beside much else a client may be slower than the server, to which it is no flood then: nothing of it
-    is left. (src/net/grpc_session_attack_test.c: one that is.)"""
+    is left. (src/net/server/grpc/session_attack_test.c: one that is.)"""
     try:
         connection.ping()
     except h2.Ended:

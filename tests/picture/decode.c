@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/num.h"
-#include "picture/picture.h"
-#include "picture/picture_part.h"
+#include "core/base/num.h"
+#include "serve/picture/picture.h"
+#include "serve/picture/picture_part.h"
 
 enum { MAX_JOBS = 4096, HELD_WAITS = 1000 };
 

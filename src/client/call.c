@@ -1,0 +1,195 @@
+/* Public calls: one at a time, each of some kind. It refuses to know what the kinds are. */
+#include "client/call.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+/* The one place where our reasons become the public ones. */
+static sluice_client_status public_status(enum status status) {
+    static const struct {
+        enum status status;
+        sluice_client_status is;
+    } rows[] = {
+        {ST_OK, SLUICE_CLIENT_OK},
+        {ST_IO, SLUICE_CLIENT_UNREACHABLE},
+        {ST_DEADLINE_EXCEEDED, SLUICE_CLIENT_TIMEOUT},
+        {ST_BAD_ANSWER, SLUICE_CLIENT_BROKEN},
+        {ST_REFUSED, SLUICE_CLIENT_REFUSED},
+        {ST_NO_MEMORY, SLUICE_CLIENT_NO_MEMORY},
+        {ST_NO_ROOM, SLUICE_CLIENT_NO_ROOM},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        if (rows[i].status == status) {
+            return rows[i].is;
+        }
+    }
+    return SLUICE_CLIENT_INVALID; /* every other reason is one for which a request can't be made */
+}
+
+static sluice_client_status tell(sluice_client_status status, const char *text,
+                                 sluice_client_error *error) {
+    if (error) {
+        error->status = status;
+        error->http_status = 0;
+        error->mip_error = -1;
+        snprintf(error->text, sizeof(error->text), "%s", text);
+    }
+    return status;
+}
+
+sluice_client_status call_failed(const sluice_client *client, const struct error *err,
+                                 sluice_client_error *error) {
+    sluice_client_status status = tell(public_status(err->status), err->text, error);
+    if (!error || !client || !client->answered) {
+        return status;
+    }
+    if (client_url(client->client)->protocol == CLIENT_HTTP) {
+        error->http_status = http_session_status(client_http(client->client));
+    } else if (status == SLUICE_CLIENT_REFUSED) {
+        error->mip_error = (int32_t)mip_session_error(client_mip(client->client));
+    }
+    return status;
+}
+
+/* ---- structs with a size --------------------------------------------------------------------- */
+
+enum status struct_check(size_t n_given, struct error *err) {
+    if (n_given >= sizeof(size_t)) {
+        return ST_OK;
+    }
+    return error_set(err, ST_BAD_FIELD, "a struct was given without its size: set its `size`");
+}
+
+enum status struct_take(void *out, size_t n_known, const void *from, size_t n_given,
+                        struct error *err) {
+    enum status status = struct_check(n_given, err);
+    if (status != ST_OK) {
+        return status;
+    }
+    memset(out, 0, n_known);
+    memcpy(out, from, n_given < n_known ? n_given : n_known);
+    return ST_OK;
+}
+
+void struct_give(void *out, size_t n_taken, const void *from, size_t n_known) {
+    size_t n = n_taken < n_known ? n_taken : n_known;
+    if (n > sizeof(size_t)) {
+        memcpy((char *)out + sizeof(size_t), (const char *)from + sizeof(size_t),
+               n - sizeof(size_t));
+    }
+}
+
+/* ---- a call ---------------------------------------------------------------------------------- */
+
+enum status call_begin(sluice_client *client, const struct call_kind *kind, struct error *err) {
+    if (client->state == CALL_RUNNING) {
+        return error_set(err, ST_BAD_FIELD,
+                         "a call is under way: step it to its end, or cancel it, before the next");
+    }
+    client->state = CALL_NONE;
+    client->answered = false;
+    client->room = (sluice_buffer){0};
+    client->buffers = (struct client_buffers){0};
+    client->kind = kind;
+    memset(&client->result, 0, sizeof(client->result));
+    arena_free(client->arena);
+    client->arena = arena_new(client->cache, 0);
+    return client->arena ? ST_OK : error_set(err, ST_NO_MEMORY, "no memory for a call");
+}
+
+sluice_client_status call_start(sluice_client *client, enum status status, const struct error *err,
+                                uint64_t timeout_ns, sluice_client_error *error) {
+    if (status != ST_OK) {
+        return tell(public_status(status), err->text, error);
+    }
+    client_start(client->client, timeout_ns);
+    client->state = CALL_RUNNING;
+    return SLUICE_CLIENT_OK;
+}
+
+/* The exchange is over. */
+static sluice_client_status end(sluice_client *client, enum status status, struct error *err,
+                                sluice_client_error *error) {
+    client->answered = status == ST_OK;
+    if (status == ST_OK) {
+        status = client->kind->finish(client, err);
+    }
+    client->state = status == ST_OK ? CALL_DONE : CALL_NONE;
+    return status == ST_OK ? SLUICE_CLIENT_OK : call_failed(client, err, error);
+}
+
+sluice_client_status call_run(sluice_client *client, sluice_client_status started,
+                              sluice_client_error *error) {
+    struct error err = {0};
+    if (started != SLUICE_CLIENT_OK) {
+        return started;
+    }
+    enum status status = client_run(client->client, &err);
+    return end(client, status, &err, error);
+}
+
+sluice_client_status sluice_client_step(sluice_client *client, sluice_client_error *error) {
+    struct error err = {0};
+    bool done = false;
+    if (client->state == CALL_DONE) {
+        return SLUICE_CLIENT_OK;
+    }
+    if (client->state == CALL_NONE) {
+        return tell(SLUICE_CLIENT_INVALID, "no call is under way: start one before the step",
+                    error);
+    }
+    enum status status = client_step(client->client, &done, &err);
+    if (status == ST_OK && !done) {
+        return tell(SLUICE_CLIENT_AGAIN, "the call is not done yet", error);
+    }
+    return end(client, status, &err, error);
+}
+
+void sluice_client_wait(const sluice_client *client, sluice_client_waiting *waiting) {
+    struct client_waiting is;
+    client_wait(client->client, &is);
+    sluice_client_waiting made = {
+        .fd = is.fd, .read = is.read, .write = is.write, .timeout_ns = is.timeout_ns};
+    struct_give(waiting, waiting->size, &made, sizeof(made));
+}
+
+void sluice_client_cancel(sluice_client *client) {
+    if (client->state == CALL_RUNNING) {
+        client_cancel(client->client);
+    }
+    client->state = CALL_NONE;
+}
+
+sluice_client_status call_check_done(const sluice_client *client, const struct call_kind *kind,
+                                     sluice_client_error *error) {
+    char text[128];
+    if (client->state == CALL_DONE && client->kind == kind) {
+        return SLUICE_CLIENT_OK;
+    }
+    snprintf(text, sizeof(text), "%s: no call with such a result is done", kind->name);
+    return tell(SLUICE_CLIENT_INVALID, text, error);
+}
+
+sluice_client_status call_check_out(const void *out, sluice_client_error *error) {
+    size_t n_bytes;
+    struct error err = {0};
+    memcpy(&n_bytes, out, sizeof(n_bytes));
+    return struct_check(n_bytes, &err) == ST_OK ? SLUICE_CLIENT_OK
+                                                : tell(public_status(err.status), err.text, error);
+}
+
+sluice_client_status call_take(const sluice_client *client, const struct call_kind *kind, void *out,
+                               const void *made, size_t n_bytes, sluice_client_error *error) {
+    size_t n_taken;
+    sluice_client_status status = call_check_done(client, kind, error);
+    if (status == SLUICE_CLIENT_OK) {
+        status = call_check_out(out, error);
+    }
+    if (status == SLUICE_CLIENT_OK) {
+        memcpy(&n_taken, out, sizeof(n_taken));
+        struct_give(out, n_taken, made, n_bytes);
+    }
+    return status;
+}

@@ -1,0 +1,76 @@
+/* The calls of KServe v2 over HTTP: each is one exchange of a client, whose request is made here
+ * before it and whose answer is read here after it. It refuses to know sockets; what requests and
+ * answers look like in bytes is wire's. */
+#ifndef SLUICE_CLIENT_V2_H
+#define SLUICE_CLIENT_V2_H
+
+#include <stdbool.h>
+
+#include "client/client.h"
+#include "codec/kserve/request_encode.h"
+#include "codec/kserve/response_decode.h"
+#include "codec/kserve/server_decode.h"
+
+/* An inference as it is asked for. */
+struct client_infer {
+    struct str model;
+    struct str version;               /* ptr NULL: the server chooses */
+    const struct v2_request *request; /* see v2_request_encode; not used when `raw`, except for the
+                                         one input of `infer` */
+    const enum v2_form *forms;        /* of the inputs; NULL: binary */
+    bool raw;                         /* a raw binary request */
+    uint64_t timeout_ns;              /* 0: the client's */
+};
+
+/* A request ready to be sent: method, path, fields and body. */
+struct client_request {
+    struct str method, path; /* the path includes the URL's base */
+    struct str head;         /* everything up to the body */
+    struct v2_request_body body;
+    const struct piece *pieces; /* the head, then the body's */
+    size_t n_pieces;
+};
+
+/* Makes the bytes of an inference. Returns: as v2_request_encode; ST_BAD_FIELD for an empty model
+ * name; ST_BAD_CONFIG for a URL of another protocol. Owns: in `arena`, except the tensors' own
+ * bytes. */
+enum status client_infer_encode(struct arena *arena, const struct client_url *url,
+                                const struct client_infer *infer, struct client_request *out,
+                                struct error *err) __attribute__((warn_unused_result));
+
+/* What has no body. `model` and `version` are for the two that speak of a model. Returns and owns:
+ * as above. */
+enum client_question {
+    CLIENT_LIVE,
+    CLIENT_READY,
+    CLIENT_MODEL_READY,
+    CLIENT_SERVER, /* its metadata */
+    CLIENT_MODEL,  /* its metadata */
+};
+enum status client_question_encode(struct arena *arena, const struct client_url *url,
+                                   enum client_question question, struct str model,
+                                   struct str version, struct client_request *out,
+                                   struct error *err) __attribute__((warn_unused_result));
+
+/* Read the answer of an exchange that is done. Returns: ST_REFUSED with the server's own message
+ * when it is another than 200; ST_BAD_ANSWER. Owns: in `arena`; binary tensors of an inference's
+ * answer are views that live until the next exchange begins. */
+enum status client_infer_decode(struct arena *arena, const struct http_session *answer,
+                                struct v2_answer *out, struct error *err)
+    __attribute__((warn_unused_result));
+enum status client_model_decode(struct arena *arena, const struct http_session *answer,
+                                struct model_spec *out, struct error *err)
+    __attribute__((warn_unused_result));
+enum status client_server_decode(struct arena *arena, const struct http_session *answer,
+                                 struct v2_server *out, struct error *err)
+    __attribute__((warn_unused_result));
+
+/* Whole calls: made, exchanged, read. */
+enum status client_infer(struct client *client, struct arena *arena,
+                         const struct client_infer *infer, struct v2_answer *out, struct error *err)
+    __attribute__((warn_unused_result));
+enum status client_model_metadata(struct client *client, struct arena *arena, struct str model,
+                                  struct str version, struct model_spec *out, struct error *err)
+    __attribute__((warn_unused_result));
+
+#endif

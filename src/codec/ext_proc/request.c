@@ -1,0 +1,221 @@
+/* ProcessingRequest: one walk over the top, then one over the member that counts. What the
+ * accessors walk later was looked at here, so that they have nothing to refuse. */
+#include "codec/ext_proc/fields.h"
+#include "codec/ext_proc/struct.h"
+#include "core/base/utf8.h"
+
+/* ---- headers --------------------------------------------------------------------------------- */
+
+struct header {
+    struct str key, value, raw;
+};
+
+static const struct ext_proc_slot HEADER[] = {
+    {EXT_PROC_F_HEADER_KEY, EXT_PROC_T_TEXT, offsetof(struct header, key), "a header's key"},
+    {EXT_PROC_F_HEADER_VALUE, EXT_PROC_T_TEXT, offsetof(struct header, value), "a header's value"},
+    {EXT_PROC_F_HEADER_RAW_VALUE, EXT_PROC_T_BYTES, offsetof(struct header, raw),
+     "a header's raw_value"},
+    {.number = 0},
+};
+
+static enum status check_field(const struct pb_field *field, struct error *err) {
+    struct str bytes;
+    struct header header;
+    if (field->number != EXT_PROC_F_MAP_HEADER) {
+        return ST_OK;
+    }
+    enum status status = ext_proc_take_bytes(field, "headers", &bytes, err);
+    return status == ST_OK ? ext_proc_read(bytes, "HeaderValue", HEADER, &header, err) : status;
+}
+
+static enum status check_map(struct ext_proc_headers *fields, struct error *err) {
+    struct pb_reader reader = pb_read(fields->bytes);
+    fields->is_plain = true;
+    while (reader.at < reader.end) {
+        const char *at = reader.at;
+        struct ext_proc_header header;
+        struct pb_field field;
+        if (ext_proc_header_take_plain(&reader, &header)) {
+            if (utf8_is_valid(header.key.ptr, header.key.len)) {
+                continue;
+            }
+            reader.at = at;
+        }
+        fields->is_plain = false;
+        enum status status = pb_next(&reader, &field) ? check_field(&field, err) : ST_OK;
+        if (status != ST_OK) {
+            return status;
+        }
+        if (reader.broken) {
+            return pb_broken(&reader, "HeaderMap", err);
+        }
+    }
+    return ST_OK;
+}
+
+bool ext_proc_header_next_any(struct pb_reader *headers, struct ext_proc_header *out) {
+    struct pb_field field;
+    do {
+        if (!pb_next(headers, &field)) {
+            return false;
+        }
+    } while (field.number != EXT_PROC_F_MAP_HEADER);
+    struct pb_reader reader = pb_read(field.bytes);
+    struct str value = STR(""), raw = STR("");
+    out->key = STR("");
+    while (pb_next(&reader, &field)) {
+        if (field.number == EXT_PROC_F_HEADER_KEY) {
+            out->key = field.bytes;
+        } else if (field.number == EXT_PROC_F_HEADER_VALUE) {
+            value = field.bytes;
+        } else if (field.number == EXT_PROC_F_HEADER_RAW_VALUE) {
+            raw = field.bytes;
+        }
+    }
+    out->value = raw.len > 0 ? raw : value;
+    return true;
+}
+
+struct str ext_proc_header_find(const struct ext_proc_headers *fields, struct str key) {
+    struct ext_proc_walk walk = ext_proc_walk(fields);
+    struct ext_proc_header header;
+    while (ext_proc_header_next(&walk, &header)) {
+        if (str_eq_nocase(header.key, key)) {
+            return header.value;
+        }
+    }
+    return (struct str){NULL, 0};
+}
+
+/* ---- the members of the oneof ---------------------------------------------------------------- */
+
+#define AT(member) offsetof(struct ext_proc_request, member)
+
+static const struct ext_proc_slot HEADERS[] = {
+    {EXT_PROC_F_HEADERS_MAP, EXT_PROC_T_BYTES, AT(fields.bytes), "headers"},
+    {EXT_PROC_F_HEADERS_END, EXT_PROC_T_BOOL, AT(end_of_stream), "end_of_stream"},
+    {.number = 0},
+};
+
+static const struct ext_proc_slot TRAILERS[] = {
+    {EXT_PROC_F_HEADERS_MAP, EXT_PROC_T_BYTES, AT(fields.bytes), "trailers"},
+    {.number = 0},
+};
+
+static const struct ext_proc_slot BODY[] = {
+    {EXT_PROC_F_BODY, EXT_PROC_T_BYTES, AT(body), "body"},
+    {EXT_PROC_F_BODY_END, EXT_PROC_T_BOOL, AT(end_of_stream), "end_of_stream"},
+    {EXT_PROC_F_BODY_END_WITHOUT_MESSAGE, EXT_PROC_T_BOOL, AT(end_without_message),
+     "end_of_stream_without_message"},
+    {EXT_PROC_F_BODY_COMPRESSED, EXT_PROC_T_BOOL, AT(is_compressed), "grpc_message_compressed"},
+    {.number = 0},
+};
+
+#undef AT
+
+static enum status read_member(struct str message, struct ext_proc_request *out,
+                               struct error *err) {
+    enum status status = ST_OK;
+    switch (out->kind) {
+    case EXT_PROC_REQUEST_HEADERS:
+    case EXT_PROC_RESPONSE_HEADERS:
+        status = ext_proc_read(message, "HttpHeaders", HEADERS, out, err);
+        break;
+    case EXT_PROC_REQUEST_TRAILERS:
+    case EXT_PROC_RESPONSE_TRAILERS:
+        status = ext_proc_read(message, "HttpTrailers", TRAILERS, out, err);
+        break;
+    case EXT_PROC_REQUEST_BODY:
+    case EXT_PROC_RESPONSE_BODY:
+        return ext_proc_read(message, "HttpBody", BODY, out, err);
+    case EXT_PROC_NONE:
+        break;
+    }
+    return status == ST_OK ? check_map(&out->fields, err) : status;
+}
+
+/* ---- the message ----------------------------------------------------------------------------- */
+
+static const struct ext_proc_slot CONFIG[] = {
+    {EXT_PROC_F_REQUEST_BODY_MODE, EXT_PROC_T_MODE, offsetof(struct ext_proc_config, request_body),
+     "request_body_mode"},
+    {EXT_PROC_F_RESPONSE_BODY_MODE, EXT_PROC_T_MODE,
+     offsetof(struct ext_proc_config, response_body), "response_body_mode"},
+    {EXT_PROC_F_WITHOUT_WAITING, EXT_PROC_T_BOOL,
+     offsetof(struct ext_proc_config, sends_without_waiting),
+     "send_body_without_waiting_for_header_response"},
+    {.number = 0},
+};
+
+/* What single fields of the whole are read into. */
+struct whole {
+    struct str metadata, config;
+    bool observes;
+};
+
+static const struct ext_proc_slot WHOLE[] = {
+    {EXT_PROC_F_METADATA_CONTEXT, EXT_PROC_T_BYTES, offsetof(struct whole, metadata),
+     "metadata_context"},
+    {EXT_PROC_F_OBSERVABILITY_MODE, EXT_PROC_T_BOOL, offsetof(struct whole, observes),
+     "observability_mode"},
+    {EXT_PROC_F_PROTOCOL_CONFIG, EXT_PROC_T_BYTES, offsetof(struct whole, config),
+     "protocol_config"},
+    {.number = 0},
+};
+
+/* With the members of the oneof, of which the last counts, and attributes, which are many. */
+static enum status read_whole(struct str message, struct whole *whole, struct str *member,
+                              struct ext_proc_request *out, struct error *err) {
+    struct pb_reader reader = pb_read(message);
+    struct pb_field field;
+    struct str bytes;
+    enum status status = ST_OK;
+    while (status == ST_OK && pb_next(&reader, &field)) {
+        if (field.number == EXT_PROC_F_ATTRIBUTES) {
+            status = ext_proc_take_bytes(&field, "attributes", &bytes, err);
+            status = status == ST_OK
+                         ? ext_proc_struct_check(bytes, EXT_PROC_NODE_SPACE, "attributes", err)
+                         : status;
+        } else if (field.number > EXT_PROC_F_REQUEST_KIND &&
+                   field.number <= EXT_PROC_F_REQUEST_KIND + EXT_PROC_RESPONSE_TRAILERS) {
+            out->kind = (enum ext_proc_kind)(field.number - EXT_PROC_F_REQUEST_KIND);
+            status = ext_proc_take_bytes(&field, "request", member, err);
+        } else {
+            status = ext_proc_take(&field, WHOLE, whole, err);
+        }
+    }
+    return reader.broken ? pb_broken(&reader, "ProcessingRequest", err) : status;
+}
+
+enum status ext_proc_request_decode(struct str message, struct ext_proc_request *out,
+                                    struct error *err) {
+    struct whole whole = {.metadata = STR(""), .config = {NULL, 0}};
+    struct str member = STR("");
+    *out = (struct ext_proc_request){.fields.bytes = STR(""), .body = STR(""), .message = message};
+    enum status status = read_whole(message, &whole, &member, out, err);
+    out->metadata = whole.metadata;
+    out->observes = whole.observes;
+    out->has_config = whole.config.ptr != NULL;
+    if (status == ST_OK && out->has_config) {
+        status = ext_proc_read(whole.config, "ProtocolConfiguration", CONFIG, &out->config, err);
+    }
+    if (status == ST_OK) {
+        status =
+            ext_proc_struct_check(out->metadata, EXT_PROC_NODE_METADATA, "metadata_context", err);
+    }
+    return status == ST_OK ? read_member(member, out, err) : status;
+}
+
+struct ext_proc_value ext_proc_metadata_find(const struct ext_proc_request *request,
+                                             struct str space, struct str key) {
+    return ext_proc_struct_find(request->metadata, EXT_PROC_F_SPACES, space, key);
+}
+
+bool ext_proc_metadata_has(const struct ext_proc_request *request, struct str space) {
+    return ext_proc_struct_has(request->metadata, EXT_PROC_F_SPACES, space);
+}
+
+struct ext_proc_value ext_proc_attribute_find(const struct ext_proc_request *request,
+                                              struct str space, struct str key) {
+    return ext_proc_struct_find(request->message, EXT_PROC_F_ATTRIBUTES, space, key);
+}

@@ -1,0 +1,254 @@
+/* Requests, read with llhttp in its strict mode. llhttp finds the parts and refuses bad characters;
+ * what the parts must be together (one Host, one length, a form of the target) is said in
+ * head.c. The method is read here, because llhttp knows a fixed list of methods and some of
+ * those change how it reads the rest: it is told GET each time. It refuses to look at a body that
+ * is not chunked.
+ *
+ * While a head is incomplete its bytes are kept in the arena and its parts are offsets into them,
+ * so that a head may come in any pieces. */
+#include "codec/http1/request.h"
+
+#include <assert.h>
+#include <llhttp.h>
+
+#include "codec/http1/head.h"
+#include "codec/http1/parts.h"
+#include "core/base/buf.h"
+
+enum { MAX_METHOD_BYTES = 32, MAX_EMPTY_LINES = 2 };
+
+/* Which part of the request is read next. */
+enum stage {
+    STAGE_START,    /* empty lines, then the method */
+    STAGE_START_LF, /* the LF of an empty line */
+    STAGE_METHOD,   /* the rest of the method, up to the space behind it */
+    STAGE_HEAD,     /* the target up to the empty line that ends the head */
+    STAGE_BODY,     /* chunks */
+    STAGE_COMPLETE, /* nothing more */
+};
+
+struct http1_request {
+    enum stage stage;
+    unsigned n_empty_lines;
+    size_t max_header_bytes;
+    struct buf bytes; /* of the head, so far */
+    struct http1_span method;
+    struct http1_parts parts;
+    struct http_head head;
+};
+
+/* ---- refusals -------------------------------------------------------------------------------- */
+
+static struct str text_of(const struct http1_request *request, struct http1_span span) {
+    return span.len > 0 ? str_make(request->bytes.data + span.at, span.len) : str_make("", 0);
+}
+
+static bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
+
+/* Is it a version, but not one of ours? */
+static bool version_is_another(struct str version) {
+    return version.len == 3 && is_digit(version.ptr[0]) && version.ptr[1] == '.' &&
+           is_digit(version.ptr[2]) && !str_is(version, "1.0") && !str_is(version, "1.1");
+}
+
+static bool has_field(const struct http1_request *request, const char *name) {
+    for (size_t i = 0; i < request->parts.n_fields; i++) {
+        if (str_eq_nocase(text_of(request, request->parts.fields[i].name), str_of(name))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* llhttp has refused: which of our reasons is it? The bytes are all kept. */
+static enum status refuse(struct http1_request *request, llhttp_errno_t error, struct error *err) {
+    struct str version = text_of(request, request->parts.version);
+    if (str_is(text_of(request, request->method), "CONNECT")) { /* its target has another form */
+        return http1_connect_refuse(err);
+    }
+    if (error == HPE_INVALID_VERSION && version_is_another(version)) {
+        return error_set(err, ST_BAD_VERSION, "expected HTTP/1.1 or HTTP/1.0, got HTTP/%.*s",
+                         STR_ARG(version));
+    }
+    if (error == HPE_INVALID_TRANSFER_ENCODING && !has_field(request, "Content-Length")) {
+        return error_set(err, ST_UNSUPPORTED,
+                         "expected Transfer-Encoding \"chunked\" and no other");
+    }
+    if (error == HPE_UNEXPECTED_CONTENT_LENGTH || error == HPE_INVALID_TRANSFER_ENCODING) {
+        return error_set(err, ST_BAD_REQUEST,
+                         "expected one Content-Length, and none beside Transfer-Encoding");
+    }
+    const char *where = request->stage == STAGE_BODY ? "chunked body" : "request's head";
+    return error_set(err, ST_BAD_REQUEST, "malformed HTTP in the %s: %s", where,
+                     llhttp_get_error_reason(&request->parts.parser));
+}
+
+/* ---- the start of the request line ----------------------------------------------------------- */
+
+/* Reads empty lines and the method, one byte at a time. Returns: ST_OK with the stage HEAD when the
+ * space behind the method was read. */
+static enum status start_read(struct http1_request *request, struct str data, size_t *n,
+                              struct error *err) {
+    while (*n < data.len && request->stage != STAGE_HEAD) {
+        char c = data.ptr[*n];
+        if (request->stage == STAGE_START_LF && c == '\n') {
+            request->stage = STAGE_START;
+        } else if (request->stage == STAGE_START && c == '\r' &&
+                   request->n_empty_lines < MAX_EMPTY_LINES) {
+            request->stage = STAGE_START_LF;
+            request->n_empty_lines++;
+        } else if (request->stage == STAGE_METHOD && c == ' ') {
+            request->stage = STAGE_HEAD;
+        } else if (request->stage != STAGE_START_LF && http1_is_token_char(c) &&
+                   request->method.len < MAX_METHOD_BYTES) {
+            request->stage = STAGE_METHOD;
+            http1_span_add(&request->parts, &request->method, data.ptr + *n, 1);
+        } else {
+            return error_set(err, ST_BAD_REQUEST,
+                             "expected a request line \"METHOD TARGET HTTP/1.1\"");
+        }
+        ++*n;
+    }
+    return ST_OK;
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+struct http1_request *http1_request_new(struct arena *arena, size_t max_header_bytes) {
+    struct http1_request *request = arena_calloc(arena, 1, sizeof(*request));
+    if (!request) {
+        return NULL;
+    }
+    request->max_header_bytes = max_header_bytes < UINT32_MAX ? max_header_bytes : UINT32_MAX;
+    buf_init(&request->bytes, arena, 0);
+    http1_parts_init(&request->parts, arena);
+    return request;
+}
+
+/* llhttp takes more spaces than one, and other protocols of the same form (RFC 9112, 3: one space
+ * each). A line without a version is judged by who reads the version. */
+static bool line_is_http(const struct http1_request *request) {
+    static const struct str NAME = {" HTTP/", 6};
+    struct http1_span method = request->method, target = request->parts.target,
+                      version = request->parts.version;
+    size_t end = target.at + target.len;
+    return target.at == method.at + method.len + 1 &&
+           (version.len == 0 || (version.at == end + NAME.len &&
+                                 str_eq(str_make(request->bytes.data + end, NAME.len), NAME)));
+}
+
+/* Makes the views out of the offsets and checks what the parts are together. */
+static enum status head_finish(struct http1_request *request, struct error *err) {
+    if (!line_is_http(request)) {
+        return error_set(err, ST_BAD_REQUEST, "expected a request line \"METHOD TARGET HTTP/1.1\"");
+    }
+    struct http_field *fields =
+        arena_alloc(request->bytes.arena, request->parts.n_fields * sizeof(*fields));
+    if (!fields) {
+        return error_set(err, ST_NO_MEMORY, "no memory for the header fields");
+    }
+    for (size_t i = 0; i < request->parts.n_fields; i++) {
+        fields[i] = (struct http_field){
+            .name = text_of(request, request->parts.fields[i].name),
+            .value = str_trim(text_of(request, request->parts.fields[i].value)),
+        };
+    }
+    request->head = (struct http_head){
+        .method = text_of(request, request->method),
+        .target = text_of(request, request->parts.target),
+        .fields = fields,
+        .n_fields = request->parts.n_fields,
+    };
+    return http1_head_check(&request->head, text_of(request, request->parts.version), err);
+}
+
+/* Was what llhttp returned no more than a pause? Otherwise `err` has the reason. */
+static enum status outcome(struct http1_request *request, llhttp_errno_t error, struct error *err) {
+    if (error == HPE_OK || error == HPE_PAUSED) {
+        return ST_OK;
+    }
+    return request->parts.failed ? err->status : refuse(request, error, err);
+}
+
+static enum status head_step(struct http1_request *request, struct str *data,
+                             enum http1_request_event *event, struct error *err) {
+    size_t room = request->max_header_bytes - request->bytes.len;
+    struct str piece = str_make(data->ptr, data->len < room ? data->len : room);
+    size_t n_start = 0, n = 0;
+    llhttp_errno_t error = HPE_OK;
+    request->parts.fed = piece.ptr;
+    request->parts.fed_at = request->bytes.len;
+    bool began = request->stage == STAGE_HEAD;
+    enum status st = start_read(request, piece, &n_start, err);
+    if (st == ST_OK && request->stage == STAGE_HEAD && !began) {
+        error = llhttp_execute(&request->parts.parser, "GET ", 4);
+    }
+    if (st == ST_OK && error == HPE_OK && n_start < piece.len) {
+        error = http1_parts_feed(&request->parts,
+                                 str_make(piece.ptr + n_start, piece.len - n_start), &n, err);
+    }
+    n += n_start;
+    buf_add(&request->bytes, data->ptr, n);
+    *data = str_make(data->ptr + n, data->len - n);
+    if (request->bytes.failed) {
+        return error_set(err, ST_NO_MEMORY, "no memory for the head of the request");
+    }
+    st = st == ST_OK ? outcome(request, error, err) : st;
+    if (st == ST_OK && request->parts.ended) {
+        request->parts.ended = false;
+        st = head_finish(request, err);
+        request->stage = request->head.chunked ? STAGE_BODY : STAGE_COMPLETE;
+        request->parts.in_body = true;
+        *event = HTTP1_REQUEST_HEAD;
+    } else if (st == ST_OK && request->bytes.len == request->max_header_bytes) {
+        st = error_set(err, ST_HEADER_TOO_LARGE,
+                       "expected a request line and header fields of at most %zu bytes "
+                       "(--max-header-size)",
+                       request->max_header_bytes);
+    }
+    return st;
+}
+
+static enum status body_step(struct http1_request *request, struct str *data,
+                             enum http1_request_event *event, struct str *body, struct error *err) {
+    size_t n;
+    request->parts.body = str_make(NULL, 0);
+    enum status st = outcome(request, http1_parts_feed(&request->parts, *data, &n, err), err);
+    *data = str_make(data->ptr + n, data->len - n);
+    if (request->parts.body.len > 0) {
+        *body = request->parts.body;
+        *event = HTTP1_REQUEST_BODY;
+    } else if (request->parts.ended) {
+        request->stage = STAGE_COMPLETE;
+        *event = HTTP1_REQUEST_DONE;
+    }
+    return st;
+}
+
+enum status http1_request_step(struct http1_request *request, struct str *data,
+                               enum http1_request_event *event, struct str *body,
+                               struct error *err) {
+    assert(request->stage != STAGE_COMPLETE);
+    *event = HTTP1_REQUEST_MORE;
+    if (data->len == 0) {
+        return ST_OK;
+    }
+    if (request->stage == STAGE_BODY) {
+        return body_step(request, data, event, body, err);
+    }
+    return head_step(request, data, event, err);
+}
+
+const struct http_head *http1_request_head(const struct http1_request *request) {
+    return &request->head;
+}
+
+uint64_t http1_request_chunk_left(const struct http1_request *request) {
+    return request->parts.in_chunk ? request->parts.parser.content_length : 0;
+}
+
+bool http1_request_has_begun(const struct http1_request *request) {
+    return request->stage > STAGE_START_LF;
+}

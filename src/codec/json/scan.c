@@ -1,0 +1,235 @@
+/* The scan goes through a text in blocks of 16 bytes, in the compilers' portable vectors: a block
+ * of numbers costs two dozen instructions. Strings are masked out of a block by the parity of its
+ * quotes, and only brackets are looked at one by one. It refuses to know JSON's grammar: every
+ * value stands behind a comma, a colon or an opening bracket, or is the root, and that is all that
+ * is needed to count. */
+#include "codec/json/scan.h"
+
+#include <string.h>
+
+#include "core/base/lanes.h"
+
+enum { BLOCK = LANES, ALL_LANES = 0xffff };
+
+typedef lanes_bytes block;
+typedef lanes_halves halves;
+
+struct scanner {
+    struct str text;
+    size_t at;
+    uint64_t separators; /* commas, colons and opening brackets outside strings */
+    uint64_t depth;
+    uint64_t deepest;
+    bool in_string;
+    bool escaped; /* the byte before `at` is a backslash that escapes the next */
+    bool closed;  /* the root's last bracket was seen; `at` is behind it */
+    bool suspect; /* an N or an I was seen outside strings */
+};
+
+/* The sum of the lanes, each from 0 to 255. */
+static unsigned sum_of(block lanes) {
+    halves both = (halves)lanes, even = {0x00ff00ff00ff00ffu, 0x00ff00ff00ff00ffu};
+    halves pairs = (both & even) + (both >> 8 & even);
+    return (unsigned)((pairs[0] + pairs[1]) * 0x0001000100010001u >> 48);
+}
+
+/* How many of 16 bits are set. */
+static inline unsigned count_lanes(unsigned lanes) {
+    lanes -= lanes >> 1 & 0x5555;
+    lanes = (lanes & 0x3333) + (lanes >> 2 & 0x3333);
+    lanes = (lanes + (lanes >> 4)) & 0x0f0f;
+    return (lanes + (lanes >> 8)) & 0x1f;
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+/* Takes the escaped quotes out of `quotes`, and notes whether the next block begins escaped. */
+static unsigned unescaped(struct scanner *s, unsigned quotes, unsigned backslashes) {
+    bool escaped = s->escaped;
+    for (unsigned lane = 0; lane < BLOCK && (escaped || backslashes >> lane != 0); lane++) {
+        if (escaped) {
+            quotes &= ~(1u << lane);
+            escaped = false;
+        } else {
+            escaped = (backslashes >> lane & 1) != 0;
+        }
+    }
+    /* Where the loop ended early nothing is open; at the end of the block it may be. */
+    s->escaped = escaped;
+    return quotes;
+}
+
+/* The lanes inside of strings, their opening quotes included: each is set where an odd number of
+ * quotes is at or before it. */
+static unsigned in_strings(struct scanner *s, unsigned quotes) {
+    unsigned lanes = quotes;
+    lanes ^= lanes << 1;
+    lanes ^= lanes << 2;
+    lanes ^= lanes << 4;
+    lanes ^= lanes << 8;
+    lanes ^= s->in_string ? ALL_LANES : 0;
+    s->in_string = (lanes >> (BLOCK - 1) & 1) != 0;
+    return lanes & ALL_LANES;
+}
+
+/* Follows the nesting through a block's brackets. Returns: how many of its bytes belong to the
+ * root. */
+static unsigned walk_brackets(struct scanner *s, unsigned opens, unsigned closes) {
+    for (unsigned left = opens | closes; left != 0; left &= left - 1) {
+        if ((opens & left & (0 - left)) != 0) {
+            s->depth++;
+            s->deepest = s->depth > s->deepest ? s->depth : s->deepest;
+        } else if (s->depth > 0 && --s->depth == 0) {
+            s->closed = true;
+            return (unsigned)__builtin_ctz(left) + 1;
+        }
+    }
+    return BLOCK;
+}
+
+/* Any block, inside of a string or not. */
+static void scan_block(struct scanner *s, block bytes) {
+    block folded = bytes | 0x20; /* brackets become braces */
+    unsigned quotes = lanes_bits(bytes == '"'), backslashes = lanes_bits(bytes == '\\');
+    if (backslashes != 0 || s->escaped) {
+        quotes = unescaped(s, quotes, backslashes);
+    }
+    unsigned outside = ALL_LANES & ~in_strings(s, quotes);
+    unsigned opens = lanes_bits(folded == '{') & outside;
+    unsigned closes = lanes_bits(folded == '}') & outside;
+    unsigned separators = lanes_bits((bytes == ',') | (bytes == ':')) & outside;
+    s->separators += count_lanes(separators | opens);
+    s->suspect |= (lanes_bits((bytes == 'N') | (bytes == 'I')) & outside) != 0;
+    s->at += walk_brackets(s, opens, closes);
+}
+
+/* Has the block something in it besides elements: numbers, blanks, commas, true, false and null?
+ * Letters take a second look. */
+static bool is_busy(block bytes) {
+    block folded = bytes | 0x20;
+    if (!lanes_any(((bytes > '9') & ~(folded == 'e')) | (bytes == '"'))) {
+        return false;
+    }
+    return lanes_any((folded == '{') | (folded == '}') | (bytes == ':') | (bytes == '"') |
+                     (bytes == '\\') | (bytes == 'N') | (bytes == 'I'));
+}
+
+/* Goes through whole blocks of elements outside of strings as long as there are any. */
+static void scan_elements(struct scanner *s) {
+    const char *data = s->text.ptr + s->at;
+    size_t blocks = (s->text.len - s->at) / BLOCK, i = 0;
+    while (i < blocks) {
+        /* A lane counts to 255 at most. */
+        size_t end = blocks - i > UINT8_MAX ? i + UINT8_MAX : blocks;
+        block commas = {0}, bytes;
+        for (; i < end; i++) {
+            memcpy(&bytes, data + i * BLOCK, BLOCK);
+            if (is_busy(bytes)) {
+                blocks = i;
+                break;
+            }
+            commas -= bytes == ',';
+        }
+        s->separators += sum_of(commas);
+    }
+    s->at += blocks * BLOCK;
+}
+
+/* Goes through whole blocks inside of a string as long as there are any. */
+static void scan_inside(struct scanner *s) {
+    const char *data = s->text.ptr + s->at;
+    size_t blocks = (s->text.len - s->at) / BLOCK, i = 0;
+    for (block bytes; i < blocks; i++) {
+        memcpy(&bytes, data + i * BLOCK, BLOCK);
+        if (lanes_any((bytes == '"') | (bytes == '\\'))) {
+            break;
+        }
+    }
+    s->at += i * BLOCK;
+}
+
+/* The block at `at`; behind the end of the text there are zeros, which are nothing. */
+static inline block load(struct str text, size_t at) {
+    block bytes = {0};
+    if (text.len - at >= BLOCK) {
+        memcpy(&bytes, text.ptr + at, BLOCK);
+    } else {
+        memcpy(&bytes, text.ptr + at, text.len - at);
+    }
+    return bytes;
+}
+
+static void scan_blocks(struct scanner *s) {
+    while (s->at < s->text.len && !s->closed) {
+        block bytes = load(s->text, s->at);
+        bool whole = s->text.len - s->at >= BLOCK && !s->escaped;
+        if (whole && s->in_string && !lanes_any((bytes == '"') | (bytes == '\\'))) {
+            scan_inside(s);
+        } else if (whole && !s->in_string && !is_busy(bytes)) {
+            scan_elements(s);
+        } else {
+            scan_block(s, bytes);
+        }
+    }
+    s->at = s->at < s->text.len ? s->at : s->text.len;
+}
+
+/* ---- words, where there may be a NaN or an Infinity ------------------------------------------ */
+
+/* `at` is behind the quote that opens a string. Returns: where the text goes on behind it. */
+static size_t skip_string(struct str text, size_t at) {
+    while (at < text.len && text.ptr[at] != '"') {
+        at += text.ptr[at] == '\\' ? 2 : 1; /* with what it escapes */
+    }
+    return at < text.len ? at + 1 : text.len;
+}
+
+static bool ends_token(char c) {
+    static const char ends[] = {' ', '\t', '\r', '\n', ',', ':', '[', ']', '{', '}', '"'};
+    return memchr(ends, c, sizeof(ends)) != NULL;
+}
+
+static bool is_letter(char c) {
+    char folded = (char)(c | 0x20);
+    return folded >= 'a' && folded <= 'z';
+}
+
+/* A token that is no number, with the sign before it. */
+static void judge_word(struct str word, size_t at, struct json_scan *out) {
+    if (str_is(word, "NaN") || str_is(word, "Infinity") || str_is(word, "-Infinity")) {
+        out->non_finite = true;
+    } else if (!out->other_word && !str_is(word, "true") && !str_is(word, "false") &&
+               !str_is(word, "null")) {
+        out->other_word = true;
+        out->other_offset = at;
+        out->other_bytes = word.len;
+    }
+}
+
+static void scan_words(struct str text, struct json_scan *out) {
+    for (size_t at = 0; at < text.len;) {
+        if (text.ptr[at] == '"') {
+            at = skip_string(text, at + 1);
+            continue;
+        }
+        size_t first = at;
+        while (at < text.len && !ends_token(text.ptr[at])) {
+            at++;
+        }
+        size_t n_bytes = at - first;
+        size_t sign = n_bytes > 1 && text.ptr[first] == '-' ? 1 : 0;
+        if (n_bytes > 0 && is_letter(text.ptr[first + sign])) {
+            judge_word(str_make(text.ptr + first, n_bytes), first, out);
+        }
+        at += n_bytes == 0; /* a separator */
+    }
+}
+
+void json_scan(struct str text, struct json_scan *out) {
+    struct scanner s = {.text = text};
+    scan_blocks(&s);
+    *out = (struct json_scan){.n_values = s.separators + 1, .depth = s.deepest, .end = s.at};
+    if (s.suspect) {
+        scan_words(str_make(text.ptr, s.at), out);
+    }
+}

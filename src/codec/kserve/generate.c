@@ -1,0 +1,245 @@
+/* Requests of generate: one walk over the members, in the order of the text. What shape the
+ * elements have follows from the model. It refuses what could be read in two ways. */
+#include "codec/kserve/generate.h"
+
+#include <inttypes.h>
+
+#include "codec/json/path.h"
+#include "codec/json/read.h"
+#include "codec/json/tree.h"
+#include "codec/kserve/data.h"
+#include "codec/kserve/params.h"
+#include "core/base/checked.h"
+
+struct reader {
+    struct json_tree tree;
+    const struct model_spec *model;
+    const struct json_limits *limits;
+    uint64_t max_bytes;
+    struct infer_request *out;
+    struct infer_input *inputs; /* room for each of the model's */
+    size_t n_bytes;             /* of their tensors */
+    struct param *params;       /* room for each member */
+    size_t n_params;
+    struct json_span *floats; /* where NaN and infinities may stand; as `inputs` */
+    size_t n_floats;
+};
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+/* Elements in `val`, which is one or a flat array of them. */
+static enum status count(const struct reader *reader, yyjson_val *val, uint64_t *n,
+                         struct error *err) {
+    *n = 1;
+    if (unsafe_yyjson_is_null(val) || unsafe_yyjson_is_obj(val)) {
+        return json_refuse(&reader->tree, val, ST_BAD_FIELD, err,
+                           "expected an element of the input, or an array of elements");
+    }
+    if (!unsafe_yyjson_is_arr(val)) {
+        return ST_OK;
+    }
+    *n = json_count(val);
+    yyjson_val *element = *n > 0 ? json_first(val) : NULL;
+    for (uint64_t i = 0; i < *n; i++, element = json_next(element)) {
+        if (unsafe_yyjson_is_ctn(element)) {
+            return json_refuse(&reader->tree, element, ST_BAD_FIELD, err,
+                               "expected an element: the array must be flat");
+        }
+    }
+    return ST_OK;
+}
+
+static enum status wrong_count(const struct reader *reader, yyjson_val *val,
+                               const struct tensor_spec *spec, uint64_t n, struct error *err) {
+    char text[SHAPE_TEXT_BYTES];
+    return json_fail(&reader->tree, val, ST_BAD_DATA, err,
+                     "%" PRIu64 " element%s don't make the input's shape %s (-1: any size)", n,
+                     n == 1 ? "" : "s", shape_print(spec->shape, text));
+}
+
+/* The innermost -1 takes what the fixed dimensions leave. */
+static enum status deduce(const struct reader *reader, yyjson_val *val,
+                          const struct tensor_spec *spec, uint64_t n, struct shape *out,
+                          struct error *err) {
+    size_t rank = spec->shape.rank, variable = SIZE_MAX;
+    int64_t *dims = arena_alloc(reader->tree.arena, rank * sizeof(*dims));
+    uint64_t fixed;
+    if (!dims) {
+        return json_fail(&reader->tree, val, ST_NO_MEMORY, err, "out of memory");
+    }
+    for (size_t i = 0; i < rank; i++) {
+        bool any = spec->shape.dims[i] < 0;
+        dims[i] = any ? 1 : spec->shape.dims[i];
+        variable = any ? i : variable;
+    }
+    *out = (struct shape){dims, rank};
+    if (!shape_elements(*out, &fixed) || (variable == SIZE_MAX && fixed != n) ||
+        (variable != SIZE_MAX && (fixed == 0 || n % fixed != 0))) {
+        return wrong_count(reader, val, spec, n, err);
+    }
+    if (variable != SIZE_MAX) {
+        dims[variable] = (int64_t)(n / fixed);
+    }
+    return ST_OK;
+}
+
+static enum status check_bytes(struct reader *reader, yyjson_val *val, size_t n_bytes,
+                               struct error *err) {
+    if (!checked_add(reader->n_bytes, n_bytes, &reader->n_bytes) ||
+        reader->n_bytes > reader->max_bytes) {
+        return json_fail(&reader->tree, val, ST_BODY_TOO_LARGE, err,
+                         "the inputs take more than %" PRIu64 " bytes (--max-body-size)",
+                         reader->max_bytes);
+    }
+    return ST_OK;
+}
+
+static enum status read_tensor(struct reader *reader, size_t i, yyjson_val *val,
+                               struct error *err) {
+    const struct tensor_spec *spec = &reader->model->inputs[i];
+    struct infer_input *input = &reader->inputs[reader->out->n_inputs];
+    struct tensor *tensor = &input->tensor;
+    uint64_t n;
+    for (size_t k = 0; k < reader->out->n_inputs; k++) {
+        if (str_eq(reader->inputs[k].tensor.name, spec->name)) {
+            return json_fail(&reader->tree, val, ST_BAD_INPUTS, err, "this input is there twice");
+        }
+    }
+    *input = (struct infer_input){.tensor = {.name = spec->name, .datatype = spec->datatype}};
+    if (spec->datatype == DT_FP16 || spec->datatype == DT_BF16) {
+        return json_fail(&reader->tree, val, ST_BAD_FIELD, err,
+                         "the input is %s, which generate cannot take; infer can",
+                         datatype_name(spec->datatype));
+    }
+    enum status st = count(reader, val, &n, err);
+    if (st == ST_OK) {
+        st = deduce(reader, val, spec, n, &tensor->shape, err);
+    }
+    if (st == ST_OK) {
+        st = v2_shape_count(&reader->tree, val, tensor->shape, reader->limits, &n, err);
+    }
+    if (st == ST_OK) {
+        st = v2_data_read_counted(&reader->tree, val, n, tensor, err);
+    }
+    if (st == ST_OK) {
+        st = check_bytes(reader, val, tensor->n_bytes, err);
+    }
+    if (st == ST_OK && datatype_is_float(spec->datatype)) {
+        reader->floats[reader->n_floats++] = json_span_of(val);
+    }
+    reader->out->n_inputs++;
+    return st;
+}
+
+/* ---- members --------------------------------------------------------------------------------- */
+
+static enum status read_param(struct reader *reader, struct str name, yyjson_val *val,
+                              struct error *err) {
+    if (str_starts(name, STR("triton_"))) {
+        return json_fail(&reader->tree, val, ST_BAD_FIELD, err,
+                         "parameters whose names begin with \"triton_\" are reserved");
+    }
+    struct param *param = &reader->params[reader->n_params++];
+    param->name = name;
+    return v2_param_value_read(&reader->tree, val, param, err);
+}
+
+static enum status read_member(struct reader *reader, struct str name, yyjson_val *val,
+                               struct error *err) {
+    size_t i = tensor_spec_find(reader->model->inputs, reader->model->n_inputs, name);
+    if (i != SIZE_MAX) {
+        return read_tensor(reader, i, val, err);
+    }
+    if (str_is(name, "id")) {
+        struct str id;
+        enum status st = json_read_string(&reader->tree, val, &id, err);
+        if (st != ST_OK) {
+            return st;
+        }
+        reader->out->id = reader->out->id.ptr ? reader->out->id : id;
+    }
+    return read_param(reader, name, val, err);
+}
+
+static bool is_parameters(const struct reader *reader, struct str name) {
+    return str_is(name, "parameters") &&
+           tensor_spec_find(reader->model->inputs, reader->model->n_inputs, name) == SIZE_MAX;
+}
+
+/* Those of "parameters". */
+static enum status read_parameters(struct reader *reader, yyjson_val *object, struct error *err) {
+    enum status st = json_expect_object(&reader->tree, object, err);
+    size_t n = st == ST_OK ? json_count(object) : 0;
+    yyjson_val *key = n > 0 ? json_first(object) : NULL;
+    for (size_t i = 0; st == ST_OK && i < n; i++, key = json_next(json_value(key))) {
+        st = read_member(reader, json_str(key), json_value(key), err);
+    }
+    return st;
+}
+
+/* Those of the whole. */
+static enum status read_members(struct reader *reader, yyjson_val *object, struct error *err) {
+    enum status st = ST_OK;
+    size_t n = json_count(object);
+    yyjson_val *key = n > 0 ? json_first(object) : NULL;
+    for (size_t i = 0; st == ST_OK && i < n; i++, key = json_next(json_value(key))) {
+        yyjson_val *val = json_value(key);
+        st = is_parameters(reader, json_str(key)) ? read_parameters(reader, val, err)
+                                                  : read_member(reader, json_str(key), val, err);
+    }
+    return st;
+}
+
+/* Every member may be a parameter. */
+static bool make_room(struct reader *reader) {
+    struct arena *arena = reader->tree.arena;
+    size_t n_inputs = reader->model->n_inputs;
+    size_t n_members = 0;
+    yyjson_val *root = reader->tree.root;
+    yyjson_val *key = json_count(root) > 0 ? json_first(root) : NULL;
+    for (size_t i = 0; i < json_count(root); i++, key = json_next(json_value(key))) {
+        yyjson_val *val = json_value(key);
+        n_members += 1 + (unsafe_yyjson_is_obj(val) ? json_count(val) : 0);
+    }
+    reader->inputs = arena_calloc(arena, n_inputs, sizeof(*reader->inputs));
+    reader->floats = arena_calloc(arena, n_inputs, sizeof(*reader->floats));
+    reader->params = arena_calloc(arena, n_members, sizeof(*reader->params));
+    return reader->inputs && reader->floats && reader->params;
+}
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "out of memory for the request");
+}
+
+static enum status read_request(struct reader *reader, struct error *err) {
+    enum status st = json_expect_object(&reader->tree, reader->tree.root, err);
+    if (st == ST_OK && !make_room(reader)) {
+        return no_memory(err);
+    }
+    if (st == ST_OK) {
+        st = read_members(reader, reader->tree.root, err);
+    }
+    if (st == ST_OK && reader->tree.non_finite) {
+        st = json_tree_refuse_non_finite(&reader->tree, reader->floats, reader->n_floats, err);
+    }
+    if (st == ST_OK && reader->n_params > 1 &&
+        !params_unique(reader->tree.arena, reader->params, &reader->n_params, PARAMS_KEEP_FIRST)) {
+        return no_memory(err);
+    }
+    reader->out->inputs = reader->inputs;
+    reader->out->params = (struct params){reader->params, reader->n_params};
+    return st;
+}
+
+enum status v2_generate_decode(struct arena *arena, struct str body, const struct model_spec *model,
+                               const struct json_limits *limits, uint64_t max_bytes,
+                               struct infer_request *out, struct error *err) {
+    struct reader reader = {.model = model, .limits = limits, .max_bytes = max_bytes, .out = out};
+    *out = (struct infer_request){.arena = arena, .batch = 1, .params_are_the_models = true};
+    enum status st = json_tree_parse(&reader.tree, "the request", arena, body, limits, err);
+    if (st == ST_OK) {
+        st = read_request(&reader, err);
+        json_tree_drop(&reader.tree);
+    }
+    return st;
+}

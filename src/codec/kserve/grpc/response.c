@@ -1,0 +1,160 @@
+/* ModelInferResponse and ModelStreamInferResponse: everything but the outputs' bytes is written
+ * into one block, and the pieces alternate between it and the bytes where the backend left them. */
+#include <inttypes.h>
+
+#include "codec/kserve/grpc/fields.h"
+#include "codec/kserve/grpc/v2_grpc.h"
+
+enum {
+    FIRST_BYTES = 512, /* most answers fit */
+    /* What clients can parse: protobuf's own limit. */
+    MOST_MESSAGE_BYTES = INT32_MAX,
+};
+
+static const struct str FINAL = {"triton_final_response", 21};
+
+static void print_tensor(struct buf *out, uint32_t number, const struct tensor *tensor) {
+    size_t begun = pb_begin(out, number);
+    pb_add_string(out, V2_GRPC_TENSOR_NAME, tensor->name);
+    pb_add_string(out, V2_GRPC_TENSOR_DATATYPE, str_of(datatype_name(tensor->datatype)));
+    pb_add_packed_i64(out, V2_GRPC_TENSOR_SHAPE, tensor->shape.dims, tensor->shape.rank);
+    pb_end(out, begun);
+}
+
+static void print_head(struct buf *out, const struct model_spec *model, struct str id,
+                       const struct infer_response *response, int final) {
+    pb_add_string(out, V2_GRPC_MODEL_NAME, model->name);
+    pb_add_string(out, V2_GRPC_MODEL_VERSION, model->version_text);
+    pb_add_string(out, V2_GRPC_ID, id);
+    v2_grpc_params_print(out, V2_GRPC_PARAMETERS, response->params);
+    if (final >= 0) {
+        v2_grpc_param_print_bool(out, V2_GRPC_PARAMETERS, FINAL, final != 0);
+    }
+    for (size_t i = 0; i < response->n_outputs; i++) {
+        print_tensor(out, V2_GRPC_ANSWER_OUTPUTS, &response->outputs[i]);
+    }
+}
+
+/* A message whose long fields lie elsewhere. `heads` is all that is written; cuts[i] is where in it
+ * the bytes of tensor i come. */
+struct scattered {
+    struct buf heads;
+    size_t *cuts;
+    uint64_t n_bytes;
+    size_t n_pieces;
+};
+
+static void add_raw(struct scattered *message, uint32_t number, size_t i,
+                    const struct tensor *tensor) {
+    pb_add_head(&message->heads, number, tensor->n_bytes);
+    message->cuts[i] = message->heads.len;
+    message->n_bytes += tensor->n_bytes;
+    message->n_pieces += tensor->n_pieces;
+}
+
+/* Lays the pieces out; `wrap` != 0 puts the whole into that field of another message. */
+static enum status gather(struct arena *arena, struct scattered *message, uint32_t wrap,
+                          const struct tensor *tensors, size_t n, struct v2_grpc_response *out,
+                          struct error *err) {
+    struct buf outer;
+    buf_init(&outer, arena, wrap ? 16 : 0);
+    message->n_bytes += message->heads.len;
+    if (message->n_bytes > MOST_MESSAGE_BYTES) {
+        return error_set(err, ST_BAD_OUTPUT,
+                         "the answer has %" PRIu64 " bytes, a gRPC message at most %d",
+                         message->n_bytes, (int)MOST_MESSAGE_BYTES);
+    }
+    if (wrap) {
+        pb_add_head(&outer, wrap, message->n_bytes);
+    }
+    struct piece *pieces = arena_alloc(arena, (message->n_pieces + n + 2) * sizeof(struct piece));
+    if (!pieces || outer.failed || message->heads.failed) {
+        return error_set(err, ST_NO_MEMORY, "no memory for the answer");
+    }
+    size_t at = 0, k = 0;
+    if (wrap) {
+        pieces[k++] = (struct piece){outer.data, outer.len};
+    }
+    for (size_t i = 0; i < n; i++) {
+        pieces[k++] = (struct piece){message->heads.data + at, message->cuts[i] - at};
+        at = message->cuts[i];
+        for (size_t j = 0; j < tensors[i].n_pieces; j++) {
+            pieces[k++] = tensors[i].pieces[j];
+        }
+    }
+    if (message->heads.len > at) {
+        pieces[k++] = (struct piece){message->heads.data + at, message->heads.len - at};
+    }
+    *out = (struct v2_grpc_response){pieces, k, message->n_bytes + outer.len};
+    return ST_OK;
+}
+
+static bool begin(struct arena *arena, struct scattered *message, size_t n_tensors) {
+    *message = (struct scattered){.cuts = arena_alloc(arena, n_tensors * sizeof(size_t))};
+    buf_init(&message->heads, arena, FIRST_BYTES);
+    return message->cuts != NULL;
+}
+
+enum status v2_grpc_response_encode(struct arena *arena, const struct model_spec *model,
+                                    struct str id, const struct infer_response *response,
+                                    bool stream, int final, struct v2_grpc_response *out,
+                                    struct error *err) {
+    struct scattered message;
+    if (!begin(arena, &message, response->n_outputs)) {
+        return error_set(err, ST_NO_MEMORY, "no memory for the answer");
+    }
+    print_head(&message.heads, model, id, response, final);
+    for (size_t i = 0; i < response->n_outputs; i++) {
+        add_raw(&message, V2_GRPC_RAW_OUTPUTS, i, &response->outputs[i]);
+    }
+    return gather(arena, &message, stream ? V2_GRPC_STREAM_RESPONSE : 0, response->outputs,
+                  response->n_outputs, out, err);
+}
+
+void v2_grpc_stream_error_print(struct buf *out, const struct error *error, struct str id,
+                                struct str model, struct str version, int final) {
+    const char *text = error->text[0] ? error->text : status_text(error->status);
+    pb_add_string(out, V2_GRPC_STREAM_ERROR, str_of(text));
+    size_t begun = pb_begin(out, V2_GRPC_STREAM_RESPONSE);
+    pb_add_string(out, V2_GRPC_MODEL_NAME, model);
+    pb_add_string(out, V2_GRPC_MODEL_VERSION, version);
+    pb_add_string(out, V2_GRPC_ID, id);
+    if (final >= 0) {
+        v2_grpc_param_print_bool(out, V2_GRPC_PARAMETERS, FINAL, final != 0);
+    }
+    pb_end(out, begun);
+}
+
+/* ---- the client's request -------------------------------------------------------------------- */
+
+static void print_wanted(struct buf *out, const struct infer_wanted *wanted) {
+    size_t begun = pb_begin(out, V2_GRPC_OUTPUTS);
+    pb_add_string(out, V2_GRPC_WANTED_NAME, wanted->name);
+    v2_grpc_params_print(out, V2_GRPC_WANTED_PARAMETERS, wanted->params);
+    pb_end(out, begun);
+}
+
+enum status v2_grpc_request_encode(struct arena *arena, const struct v2_grpc_request *request,
+                                   struct v2_grpc_response *out, struct error *err) {
+    const struct infer_request *infer = &request->infer;
+    struct scattered message;
+    struct tensor *tensors = arena_alloc(arena, infer->n_inputs * sizeof *tensors);
+    if (!tensors || !begin(arena, &message, infer->n_inputs)) {
+        return error_set(err, ST_NO_MEMORY, "no memory for the request");
+    }
+    pb_add_string(&message.heads, V2_GRPC_MODEL_NAME, request->model);
+    pb_add_string(&message.heads, V2_GRPC_MODEL_VERSION, request->version);
+    pb_add_string(&message.heads, V2_GRPC_ID, infer->id);
+    v2_grpc_params_print(&message.heads, V2_GRPC_PARAMETERS, infer->params);
+    for (size_t i = 0; i < infer->n_inputs; i++) {
+        tensors[i] = infer->inputs[i].tensor;
+        print_tensor(&message.heads, V2_GRPC_INPUTS, &tensors[i]);
+    }
+    for (size_t i = 0; i < infer->n_wanted; i++) {
+        print_wanted(&message.heads, &infer->wanted[i]);
+    }
+    for (size_t i = 0; i < infer->n_inputs; i++) {
+        add_raw(&message, V2_GRPC_RAW_INPUTS, i, &tensors[i]);
+    }
+    return gather(arena, &message, 0, tensors, infer->n_inputs, out, err);
+}

@@ -1,0 +1,104 @@
+/* The messages of inference.GRPCInferenceService that carry inferences and metadata: bytes to
+ * structs and back, with the field reader of codec/protobuf/pb.h. Tensors of `raw_input_contents`
+ * are views of the message; outputs are pieces that lie where the backend left them.
+ *
+ * Field numbers are those of proto/grpc_service.proto (ours, wire-compatible). */
+#ifndef SLUICE_CODEC_KSERVE_GRPC_V2_GRPC_H
+#define SLUICE_CODEC_KSERVE_GRPC_V2_GRPC_H
+
+#include "codec/kserve/request.h"
+#include "core/base/buf.h"
+#include "core/tensor/infer.h"
+
+/* A ModelInferRequest. */
+struct v2_grpc_request {
+    struct infer_request infer;
+    struct str model;
+    struct str version; /* "": the server chooses */
+    bool empty_final;   /* triton_enable_empty_final_response: an end without an answer is said */
+};
+
+/* Decodes. Unknown fields are skipped, nesting is bounded (100), strings must be UTF-8, packed and
+ * unpacked lists are both read, of a repeated single field the last counts. Inputs come raw (one
+ * entry of raw_input_contents for each, in order: neither fewer nor more) or typed, never both; a
+ * typed list must be the datatype's own, with every value in its range. FP16 and BF16 are raw only.
+ * Sizes and shapes are infer_check's matter.
+ * Returns: ST_BAD_REQUEST (not protobuf), ST_BAD_FIELD, ST_BAD_INPUTS, ST_BAD_DATA,
+ * ST_TOO_MANY_ELEMENTS, ST_NO_MEMORY, with the field's path ("inputs[0].contents").
+ * Owns: in `arena`, or views of `message`. */
+enum status v2_grpc_request_decode(struct arena *arena, struct str message,
+                                   const struct json_limits *limits, struct v2_grpc_request *out,
+                                   struct error *err) __attribute__((warn_unused_result));
+/* Only model_name, model_version and id, for an error's answer and for routing; stops early. */
+enum status v2_grpc_request_peek(struct str message, struct str *model, struct str *version,
+                                 struct str *id, struct error *err)
+    __attribute__((warn_unused_result));
+
+/* Where in a ModelInferRequest, of which `beginning` may be all or the first part, the bytes of the
+ * first raw input begin; 0 where that can't be seen. */
+size_t v2_grpc_raw_offset(struct str beginning);
+
+/* A ModelInferResponse, or with `stream` a ModelStreamInferResponse around it: outputs always in
+ * raw_output_contents, one entry each. `pieces` are in the order of sending; the tensors' bytes are
+ * not copied. `final` >= 0 adds the parameter triton_final_response.
+ * Returns: ST_NO_MEMORY, ST_BAD_OUTPUT over 2^31 - 1 bytes. */
+struct v2_grpc_response {
+    const struct piece *pieces;
+    size_t n_pieces;
+    uint64_t n_bytes;
+};
+enum status v2_grpc_response_encode(struct arena *arena, const struct model_spec *model,
+                                    struct str id, const struct infer_response *response,
+                                    bool stream, int final, struct v2_grpc_response *out,
+                                    struct error *err) __attribute__((warn_unused_result));
+/* A ModelStreamInferResponse with error_message (never empty), and in infer_response what is known
+ * of id, model_name, model_version ("" left out), and triton_final_response where `final` >= 0. */
+void v2_grpc_stream_error_print(struct buf *out, const struct error *error, struct str id,
+                                struct str model, struct str version, int final);
+
+/* Requests with a name and a version: ModelReady, ModelMetadata, ModelConfig, ModelStatistics. */
+enum status v2_grpc_named_decode(struct arena *arena, struct str message, struct str *name,
+                                 struct str *version, struct error *err)
+    __attribute__((warn_unused_result));
+/* Requests without fields: only well-formedness is looked at. */
+enum status v2_grpc_empty_decode(struct str message, struct error *err)
+    __attribute__((warn_unused_result));
+
+/* Answers. */
+void v2_grpc_yes_print(struct buf *out, bool yes); /* ServerLive, ServerReady, ModelReady */
+void v2_grpc_server_metadata_print(struct buf *out, const char *name, const char *version,
+                                   const char *const *extensions);
+void v2_grpc_model_metadata_print(struct buf *out, const struct model_spec *spec,
+                                  const uint64_t *versions, size_t n_versions);
+
+/* ---- the client's side ----------------------------------------------------------------------- */
+
+/* A ModelInferRequest: inputs raw, as pieces. */
+enum status v2_grpc_request_encode(struct arena *arena, const struct v2_grpc_request *request,
+                                   struct v2_grpc_response *out, struct error *err)
+    __attribute__((warn_unused_result));
+
+/* A ModelInferResponse as a client sees it. */
+struct v2_grpc_answer {
+    struct str model, version, id;
+    struct params params;
+    struct tensor *outputs; /* views of the message; typed contents become bytes in the arena */
+    size_t n_outputs;
+    struct str error_message; /* of a ModelStreamInferResponse */
+};
+enum status v2_grpc_answer_decode(struct arena *arena, struct str message, bool stream,
+                                  struct v2_grpc_answer *out, struct error *err)
+    __attribute__((warn_unused_result));
+
+struct v2_grpc_model_metadata {
+    struct str name, platform;
+    struct str *versions;
+    size_t n_versions;
+    struct tensor_spec *inputs, *outputs;
+    size_t n_inputs, n_outputs;
+};
+enum status v2_grpc_model_metadata_decode(struct arena *arena, struct str message,
+                                          struct v2_grpc_model_metadata *out, struct error *err)
+    __attribute__((warn_unused_result));
+
+#endif

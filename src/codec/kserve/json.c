@@ -1,0 +1,133 @@
+/* The common parts of what is written. It refuses to write what is not JSON. */
+#include "codec/kserve/json.h"
+
+#include <assert.h>
+#include <math.h>
+
+#include "codec/kserve/print_double.h"
+#include "core/base/num.h"
+#include "core/base/utf8.h"
+
+enum status v2_json_param_value(struct buf *out, const struct param *param, struct error *err) {
+    char name[TENSOR_NAME_TEXT_BYTES];
+    switch (param->kind) {
+    case PARAM_BOOL:
+        buf_add_str(out, param->boolean ? STR("true") : STR("false"));
+        break;
+    case PARAM_INT64:
+        buf_add_i64(out, param->int64);
+        break;
+    case PARAM_UINT64:
+        buf_add_u64(out, param->uint64);
+        break;
+    case PARAM_DOUBLE:
+        if (!isfinite(param->number)) {
+            return error_set(err, ST_BAD_DATA, "parameter %s: %g is no number in JSON",
+                             tensor_name_print(param->name, name), param->number);
+        }
+        v2_print_doubles(out, (const unsigned char *)&param->number, 1);
+        out->len -= !out->failed; /* its comma */
+        break;
+    case PARAM_STRING:
+        if (!utf8_is_valid(param->string.ptr, param->string.len)) {
+            return error_set(err, ST_BAD_DATA, "parameter %s: its text is not UTF-8",
+                             tensor_name_print(param->name, name));
+        }
+        buf_add_json_string(out, param->string);
+        break;
+    }
+    return ST_OK;
+}
+
+enum status v2_json_params(struct buf *out, struct params params, struct error *err) {
+    enum status status = ST_OK;
+    for (size_t i = 0; status == ST_OK && i < params.n; i++) {
+        const struct param *param = &params.items[i];
+        if (!utf8_is_valid(param->name.ptr, param->name.len)) {
+            return error_set(err, ST_BAD_DATA, "the name of parameter %zu is not UTF-8", i);
+        }
+        if (i > 0) {
+            buf_add_char(out, ',');
+        }
+        buf_add_json_string(out, param->name);
+        buf_add_char(out, ':');
+        status = v2_json_param_value(out, param, err);
+    }
+    return status;
+}
+
+/* The dimensions; room for all is made at once. */
+static void add_dims(struct buf *out, struct shape shape) {
+    enum { DIM_BYTES = 21 };
+    char *to = buf_reserve(out, shape.rank * DIM_BYTES + 1);
+    size_t n = 0;
+    for (size_t i = 0; to && i < shape.rank; i++) {
+        n += num_print_i64(to + n, shape.dims[i]);
+        to[n++] = ',';
+    }
+    if (to) {
+        n -= shape.rank > 0;
+        to[n++] = ']';
+        buf_advance(out, n);
+    }
+}
+
+void v2_json_tensor_head(struct buf *out, const struct tensor *tensor, bool first) {
+    buf_add_str(out, first ? STR("{\"name\":") : STR(",{\"name\":"));
+    buf_add_json_string(out, tensor->name);
+    v2_json_add(out, ",\"datatype\":\"");
+    buf_add_str(out, str_of(datatype_name(tensor->datatype)));
+    v2_json_add(out, "\",\"shape\":[");
+    add_dims(out, tensor->shape);
+}
+
+enum status v2_json_check_size(const char *kind, const struct tensor *tensor, struct error *err) {
+    uint64_t n_bytes;
+    if (tensor->datatype == DT_BYTES ||
+        (shape_bytes(tensor->shape, tensor->datatype, &n_bytes) && n_bytes == tensor->n_bytes)) {
+        return ST_OK;
+    }
+    char name[TENSOR_NAME_TEXT_BYTES], shape[SHAPE_TEXT_BYTES];
+    return error_set(err, ST_BAD_DATA, "%s %s: %zu bytes don't fit %s of shape %s", kind,
+                     tensor_name_print(tensor->name, name), tensor->n_bytes,
+                     datatype_name(tensor->datatype), shape_print(tensor->shape, shape));
+}
+
+enum status v2_json_output_error(enum status status, struct error *err) {
+    if (status != ST_BAD_DATA) {
+        return status;
+    }
+    if (err) {
+        err->status = ST_BAD_OUTPUT;
+    }
+    return ST_BAD_OUTPUT;
+}
+
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+bool v2_pieces_init(struct v2_pieces *pieces, struct arena *arena, size_t n_tensor_pieces) {
+    size_t max = n_tensor_pieces + 1;
+    *pieces = (struct v2_pieces){.n = 1, .max = max};
+    pieces->items = arena_calloc(arena, max, sizeof(*pieces->items));
+    return pieces->items != NULL;
+}
+
+void v2_pieces_add(struct v2_pieces *pieces, const struct tensor *tensor) {
+    for (size_t i = 0; i < tensor->n_pieces; i++) {
+        if (tensor->pieces[i].n_bytes > 0) {
+            assert(pieces->n < pieces->max);
+            pieces->items[pieces->n++] = tensor->pieces[i];
+            pieces->n_bytes += tensor->pieces[i].n_bytes;
+        }
+    }
+}
+
+const struct piece *v2_pieces_finish(struct v2_pieces *pieces, struct str json) {
+    pieces->n_bytes += json.len;
+    if (json.len == 0) {
+        pieces->n--;
+        return pieces->items + 1;
+    }
+    pieces->items[0] = (struct piece){json.ptr, json.len};
+    return pieces->items;
+}

@@ -1,0 +1,51 @@
+/* What requests and answers of KServe v2 have in common when they are written: parameters, the head
+ * of a tensor, and the list of pieces behind the JSON. */
+#ifndef SLUICE_CODEC_KSERVE_JSON_H
+#define SLUICE_CODEC_KSERVE_JSON_H
+
+#include "core/base/buf.h"
+#include "core/tensor/param.h"
+#include "core/tensor/tensor.h"
+
+/* Appends text that is known at compile time. */
+#define v2_json_add(buf, literal) buf_add((buf), (literal), sizeof(literal) - 1)
+
+/* Appends the value of a parameter. Returns: as v2_json_params. */
+enum status v2_json_param_value(struct buf *out, const struct param *param, struct error *err)
+    __attribute__((warn_unused_result));
+/* Appends the members of `params`, `"name":value`, with commas between them. Returns: ST_BAD_DATA
+ * for what JSON can't carry: text that is not UTF-8, a number that is not finite. */
+enum status v2_json_params(struct buf *out, struct params params, struct error *err)
+    __attribute__((warn_unused_result));
+
+/* Appends `{"name":…,"datatype":…,"shape":[…]`, behind a comma where it is not the first of a
+ * list. */
+void v2_json_tensor_head(struct buf *out, const struct tensor *tensor, bool first);
+
+/* Has the tensor, a `kind` of one ("input"), as many bytes as its shape says? The framing of BYTES
+ * is not looked at. Returns: ST_BAD_DATA. */
+enum status v2_json_check_size(const char *kind, const struct tensor *tensor, struct error *err)
+    __attribute__((warn_unused_result));
+
+/* What is wrong with an output is not the request's fault: ST_BAD_DATA becomes ST_BAD_OUTPUT, in
+ * `err` too. Returns: that, or `status`. */
+enum status v2_json_output_error(enum status status, struct error *err);
+
+/* The JSON and the tensors that follow it. */
+struct v2_pieces {
+    struct piece *items;
+    size_t n;
+    size_t max;
+    uint64_t n_bytes;
+};
+
+/* Starts with the first place free for the JSON, whose text is known last, and room for
+ * `n_tensor_pieces` more. Returns: false when out of memory. */
+bool v2_pieces_init(struct v2_pieces *pieces, struct arena *arena, size_t n_tensor_pieces);
+/* Adds the pieces of `tensor` that are not empty. */
+void v2_pieces_add(struct v2_pieces *pieces, const struct tensor *tensor);
+/* Puts the JSON in its place, if it is not empty. Returns: the first of the pieces, pieces->n of
+ * them. */
+const struct piece *v2_pieces_finish(struct v2_pieces *pieces, struct str json);
+
+#endif

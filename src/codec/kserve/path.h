@@ -1,0 +1,57 @@
+/* The routes of KServe v2: which resource does a path name? Names are percent-decoded once, then
+ * refused when empty, "." or "..", with a slash or a control character or invalid UTF-8. */
+#ifndef SLUICE_CODEC_KSERVE_PATH_H
+#define SLUICE_CODEC_KSERVE_PATH_H
+
+#include "core/base/arena.h"
+#include "core/base/buf.h"
+#include "core/base/status.h"
+#include "core/base/str.h"
+
+enum v2_resource {
+    V2_SERVER,            /* /v2, /v2/ */
+    V2_LIVE,              /* /v2/health/live */
+    V2_READY,             /* /v2/health/ready */
+    V2_MODEL,             /* /v2/models/M[/versions/V] */
+    V2_MODEL_READY,       /* …/ready */
+    V2_MODEL_INFER,       /* …/infer */
+    V2_GENERATE,          /* …/generate */
+    V2_GENERATE_STREAM,   /* …/generate_stream */
+    V2_STATISTICS,        /* /v2/models/stats, /v2/models/M[/versions/V]/stats */
+    V2_LOAD,              /* /v2/load */
+    V2_MODEL_CONFIG,      /* …/config */
+    V2_REPOSITORY_INDEX,  /* /v2/repository[/R]/index */
+    V2_REPOSITORY_LOAD,   /* /v2/repository[/R]/models/M/load */
+    V2_REPOSITORY_UNLOAD, /* …/unload */
+    V2_LOGGING,           /* /v2/logging */
+    V2_TRACE,             /* /v2/trace/setting, /v2/models/M/trace/setting */
+    V2_MEMORY_STATUS,     /* /v2/systemsharedmemory[/region/N]/status */
+    V2_MEMORY_REGISTER,   /* …/register */
+    V2_MEMORY_UNREGISTER, /* …/unregister */
+    V2_OTHER,             /* none of these */
+};
+
+struct v2_path {
+    enum v2_resource resource;
+    struct str model;      /* decoded; empty where there is none */
+    struct str version;    /* decoded, as text; ptr NULL where there is none */
+    struct str repository; /* R, still encoded; ptr NULL where there is none */
+    struct str region;     /* N, decoded; empty where there is none */
+};
+
+/* `path` is without the query, still encoded. Returns: ST_NOT_FOUND with a sentence for V2_OTHER,
+ * and for a name that is refused (no such thing can exist; of a model to be loaded or unloaded
+ * ST_BAD_REQUEST, as the reference server has it); ST_BAD_REQUEST for a malformed escape;
+ * ST_UNSUPPORTED for /v2/cudasharedmemory. Owns: the names are views of `path`, or in `arena` where
+ * they had escapes. Clause: OIP, the paths of its HTTP calls. */
+enum status v2_path_parse(struct arena *arena, struct str path, struct v2_path *out,
+                          struct error *err) __attribute__((warn_unused_result));
+/* Decodes the percent escapes of a part of a path. Returns: ST_BAD_REQUEST for a malformed one,
+ * ST_NO_MEMORY. Owns: a view of `text`, or in `arena` where there were any. */
+enum status v2_path_unescape(struct arena *arena, struct str text, struct str *out,
+                             struct error *err) __attribute__((warn_unused_result));
+/* Adds it with percent escapes for all but the unreserved characters (RFC 3986, 2.3): a slash too
+ * is part of it then. */
+void v2_path_escape(struct buf *out, struct str text);
+
+#endif

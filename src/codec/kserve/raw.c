@@ -1,0 +1,189 @@
+/* The raw binary request: a body that is nothing but the bytes of the model's one input. What the
+ * missing JSON would have said is deduced from the model; where that is not possible the answer
+ * says why. */
+#include <assert.h>
+#include <inttypes.h>
+
+#include "codec/kserve/request.h"
+#include "core/tensor/bytes.h"
+
+/* Does it qualify? Clause: "Raw Binary Request", constraints 1 and 2. Fills the place of the
+ * variable dimension behind the batch's (SIZE_MAX: none). */
+static enum status check_model(const struct model_spec *model, size_t *variable,
+                               struct error *err) {
+    char name[TENSOR_NAME_TEXT_BYTES], shape[SHAPE_TEXT_BYTES];
+    *variable = SIZE_MAX;
+    if (model->n_inputs != 1) {
+        return error_set(
+            err, ST_BAD_INPUTS,
+            "a raw request (Inference-Header-Content-Length: 0) needs a model with one "
+            "input; model %s has %zu",
+            tensor_name_print(model->name, name), model->n_inputs);
+    }
+    const struct tensor_spec *input = &model->inputs[0];
+    size_t first = model->max_batch_size > 0 ? 1 : 0;
+    size_t n_variable = 0;
+    assert(input->shape.rank >= first);
+    for (size_t i = first; i < input->shape.rank; i++) {
+        if (input->shape.dims[i] == -1) {
+            *variable = i;
+            n_variable++;
+        }
+    }
+    if (n_variable > (input->datatype == DT_BYTES ? 0 : 1)) {
+        return error_set(
+            err, ST_BAD_INPUTS,
+            "a raw request (Inference-Header-Content-Length: 0) needs an input with "
+            "%s; input %s is %s of shape %s, which leaves %zu%s to be deduced",
+            input->datatype == DT_BYTES ? "one BYTES element" : "at most one variable dimension",
+            tensor_name_print(input->name, name), datatype_name(input->datatype),
+            shape_print(input->shape, shape), n_variable, first > 0 ? " beside the batch's" : "");
+    }
+    return ST_OK;
+}
+
+/* What the known dimensions take in bytes; of BYTES, their elements. */
+static enum status measure_known(const struct tensor_spec *input, int64_t *dims, size_t variable,
+                                 uint64_t *out, struct error *err) {
+    struct shape shape = {dims, input->shape.rank};
+    char name[TENSOR_NAME_TEXT_BYTES], text[SHAPE_TEXT_BYTES];
+    if (variable != SIZE_MAX) {
+        dims[variable] = 1;
+    }
+    if (input->datatype == DT_BYTES ? shape_elements(shape, out)
+                                    : shape_bytes(shape, input->datatype, out)) {
+        return ST_OK;
+    }
+    return error_set(err, ST_BAD_SHAPE, "input %s: shape %s takes more than 2^63-1 bytes",
+                     tensor_name_print(input->name, name), shape_print(input->shape, text));
+}
+
+static enum status wrong_size(const struct tensor_spec *input, struct str body, uint64_t unit,
+                              bool multiple, struct error *err) {
+    char name[TENSOR_NAME_TEXT_BYTES], text[SHAPE_TEXT_BYTES];
+    return error_set(err, ST_BAD_DATA,
+                     "raw request: expected %s%" PRIu64 " bytes for input %s (%s of shape %s, "
+                     "batch 1 where it batches), got %zu",
+                     multiple ? "a multiple of " : "", unit, tensor_name_print(input->name, name),
+                     datatype_name(input->datatype), shape_print(input->shape, text), body.len);
+}
+
+/* Clause: "If the input data type is non-BYTE, the number of variable size dimensions is at most
+ * 1". */
+static enum status deduce_shape(const struct tensor_spec *input, struct str body, int64_t *dims,
+                                size_t variable, uint64_t *n_elements, struct error *err) {
+    uint64_t unit;
+    enum status status = measure_known(input, dims, variable, &unit, err);
+    if (status != ST_OK) {
+        return status;
+    }
+    *n_elements = body.len / datatype_size(input->datatype);
+    if (variable == SIZE_MAX) {
+        return unit == body.len ? ST_OK : wrong_size(input, body, unit, false, err);
+    }
+    if (unit == 0) { /* a fixed dimension of 0: empty whatever the variable one is */
+        dims[variable] = 0;
+        return body.len == 0 ? ST_OK : wrong_size(input, body, 0, false, err);
+    }
+    if (body.len % unit != 0) {
+        return wrong_size(input, body, unit, true, err);
+    }
+    dims[variable] = (int64_t)(body.len / unit);
+    return ST_OK;
+}
+
+/* Clause: "If the data type is BYTE, the shape must be [1]": the whole body is the one element. Any
+ * shape of one element does; the length that frames it stands in a piece of its own, so that the
+ * body is not copied. */
+static enum status frame_body(struct arena *arena, const struct tensor_spec *input, struct str body,
+                              int64_t *dims, struct tensor *tensor, struct error *err) {
+    char name[TENSOR_NAME_TEXT_BYTES], text[SHAPE_TEXT_BYTES];
+    uint64_t n_elements;
+    enum status status = measure_known(input, dims, SIZE_MAX, &n_elements, err);
+    if (status != ST_OK) {
+        return status;
+    }
+    if (n_elements != 1) {
+        return error_set(err, ST_BAD_INPUTS,
+                         "a raw request (Inference-Header-Content-Length: 0) needs an input with "
+                         "one BYTES element; input %s has shape %s",
+                         tensor_name_print(input->name, name), shape_print(input->shape, text));
+    }
+    if (body.len > UINT32_MAX) {
+        return error_set(err, ST_BAD_DATA,
+                         "raw request: a BYTES element has at most 4294967295 bytes, got %zu",
+                         body.len);
+    }
+    struct piece *pieces = arena_alloc(arena, 2 * sizeof(*pieces));
+    unsigned char *length = arena_alloc(arena, sizeof(uint32_t));
+    if (!pieces || !length) {
+        return error_set(err, ST_NO_MEMORY, "out of memory for the request");
+    }
+    bytes_put_length(length, (uint32_t)body.len);
+    pieces[0] = (struct piece){length, sizeof(uint32_t)};
+    pieces[1] = (struct piece){body.ptr, body.len};
+    tensor->pieces = pieces;
+    tensor->n_pieces = body.len > 0 ? 2 : 1;
+    tensor->n_bytes = sizeof(uint32_t) + body.len;
+    return ST_OK;
+}
+
+static enum status view_body(struct arena *arena, const struct tensor_spec *input, struct str body,
+                             const struct json_limits *limits, int64_t *dims, size_t variable,
+                             struct tensor *tensor, struct error *err) {
+    char name[TENSOR_NAME_TEXT_BYTES];
+    uint64_t n_elements = 0;
+    enum status status = deduce_shape(input, body, dims, variable, &n_elements, err);
+    if (status != ST_OK) {
+        return status;
+    }
+    if (n_elements > limits->max_elements) {
+        return error_set(err, ST_TOO_MANY_ELEMENTS,
+                         "raw request: input %s gets %" PRIu64 " elements; the limit is %" PRIu64
+                         " (--max-tensor-elements)",
+                         tensor_name_print(input->name, name), n_elements, limits->max_elements);
+    }
+    struct piece *piece = arena_alloc(arena, sizeof(*piece));
+    if (!piece) {
+        return error_set(err, ST_NO_MEMORY, "out of memory for the request");
+    }
+    *piece = (struct piece){body.ptr, body.len};
+    tensor->pieces = piece;
+    tensor->n_pieces = 1;
+    tensor->n_bytes = body.len;
+    return ST_OK;
+}
+
+enum status v2_raw_decode(struct arena *arena, struct str body, const struct model_spec *model,
+                          const struct json_limits *limits, struct v2_request *out,
+                          struct error *err) {
+    size_t variable;
+    /* Clause: "all the model output will be requested to be returned in binary tensor form". */
+    *out = (struct v2_request){.infer = {.arena = arena, .batch = 1}, .binary_default = true};
+    enum status status = check_model(model, &variable, err);
+    if (status != ST_OK) {
+        return status;
+    }
+    const struct tensor_spec *spec = &model->inputs[0];
+    struct infer_input *input = arena_calloc(arena, 1, sizeof(*input));
+    int64_t *dims = arena_alloc(arena, spec->shape.rank * sizeof(*dims));
+    if (!input || !dims) {
+        return error_set(err, ST_NO_MEMORY, "out of memory for the request");
+    }
+    for (size_t i = 0; i < spec->shape.rank; i++) {
+        dims[i] = spec->shape.dims[i];
+    }
+    if (model->max_batch_size > 0) { /* "the request will be treated as batch-1 request" */
+        dims[0] = 1;
+    }
+    input->tensor = (struct tensor){
+        .name = spec->name,
+        .datatype = spec->datatype,
+        .shape = {dims, spec->shape.rank},
+    };
+    out->infer.inputs = input;
+    out->infer.n_inputs = 1;
+    return spec->datatype == DT_BYTES
+               ? frame_body(arena, spec, body, dims, &input->tensor, err)
+               : view_body(arena, spec, body, limits, dims, variable, &input->tensor, err);
+}

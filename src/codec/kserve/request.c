@@ -1,0 +1,187 @@
+/* The inference request: what its members are and in which order they are read. It refuses to look
+ * into a model: names, datatypes and sizes are held against one later, in one place for every
+ * protocol. */
+#include "codec/kserve/request.h"
+
+#include <inttypes.h>
+
+#include "codec/json/path.h"
+#include "codec/json/read.h"
+#include "codec/kserve/tensor.h"
+
+enum { ID, PARAMETERS, INPUTS, OUTPUTS, N_MEMBERS };
+
+static const struct str member_names[N_MEMBERS] = {
+    [ID] = {"id", 2},
+    [PARAMETERS] = {"parameters", 10},
+    [INPUTS] = {"inputs", 6},
+    [OUTPUTS] = {"outputs", 7},
+};
+
+/* Those of a wanted output. */
+enum { WANTED_NAME, WANTED_PARAMETERS, N_WANTED_MEMBERS };
+
+static const struct str wanted_names[N_WANTED_MEMBERS] = {
+    [WANTED_NAME] = {"name", 4},
+    [WANTED_PARAMETERS] = {"parameters", 10},
+};
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "out of memory for the request");
+}
+
+/* ---- inputs ---------------------------------------------------------------------------------- */
+
+struct reader {
+    struct json_tree tree;
+    const struct json_limits *limits;
+    struct v2_binary binary;
+    struct json_span *floats; /* the data of inputs where NaN and infinities may stand */
+    size_t n_floats;
+};
+
+/* Remembers where non-finite numbers are allowed; only called when there are any. */
+static enum status allow_non_finite(struct reader *reader, const struct v2_tensor *tensor,
+                                    size_t total, struct error *err) {
+    if (tensor->form != V2_FORM_JSON || !datatype_is_float(tensor->tensor.datatype)) {
+        return ST_OK;
+    }
+    struct json_span *spans = json_grow(reader->tree.arena, reader->floats, reader->n_floats, total,
+                                        sizeof(*reader->floats));
+    if (!spans) {
+        return no_memory(err);
+    }
+    spans[reader->n_floats++] = json_span_of(tensor->data);
+    reader->floats = spans;
+    return ST_OK;
+}
+
+static enum status read_inputs(struct reader *reader, yyjson_val *array,
+                               struct infer_request *infer, struct error *err) {
+    enum status status = json_expect_array(&reader->tree, array, err);
+    size_t total = status == ST_OK ? json_count(array) : 0;
+    yyjson_val *val = total > 0 ? json_first(array) : NULL;
+    for (; status == ST_OK && infer->n_inputs < total; val = json_next(val)) {
+        struct v2_tensor tensor;
+        status = v2_tensor_read(&reader->tree, val, V2_PARAMS_OF_INPUT, reader->limits,
+                                &reader->binary, &tensor, err);
+        if (status == ST_OK && reader->tree.non_finite) {
+            status = allow_non_finite(reader, &tensor, total, err);
+        }
+        if (status != ST_OK) {
+            return status;
+        }
+        struct infer_input *inputs = json_grow(reader->tree.arena, infer->inputs, infer->n_inputs,
+                                               total, sizeof(*infer->inputs));
+        if (!inputs) {
+            return no_memory(err);
+        }
+        infer->inputs = inputs;
+        inputs[infer->n_inputs++] = (struct infer_input){
+            .tensor = tensor.tensor, .params = tensor.params, .region = tensor.region};
+    }
+    return status;
+}
+
+/* ---- outputs --------------------------------------------------------------------------------- */
+
+static enum status read_wanted(struct reader *reader, yyjson_val *object,
+                               struct infer_wanted *wanted, enum v2_form *form, struct error *err) {
+    const struct json_tree *tree = &reader->tree;
+    yyjson_val *found[N_WANTED_MEMBERS];
+    struct v2_wire_params wire = {0};
+    *wanted = (struct infer_wanted){0};
+    enum status status = json_expect_object(tree, object, err);
+    if (status != ST_OK) {
+        return status;
+    }
+    json_find(object, wanted_names, N_WANTED_MEMBERS, found);
+    status = found[WANTED_NAME] ? json_read_string(tree, found[WANTED_NAME], &wanted->name, err)
+                                : json_missing(tree, object, "name", "a string", err);
+    if (status == ST_OK && found[WANTED_PARAMETERS]) {
+        status = v2_params_read(tree, found[WANTED_PARAMETERS], V2_PARAMS_OF_WANTED, &wire,
+                                &wanted->params, err);
+    }
+    *form = wire.form;
+    wanted->n_classes = wire.n_classes;
+    wanted->region = wire.region;
+    return status;
+}
+
+static enum status read_outputs(struct reader *reader, yyjson_val *array, struct v2_request *out,
+                                struct error *err) {
+    struct infer_request *infer = &out->infer;
+    enum v2_form *forms = NULL;
+    enum status status = json_expect_array(&reader->tree, array, err);
+    size_t total = status == ST_OK ? json_count(array) : 0;
+    yyjson_val *val = total > 0 ? json_first(array) : NULL;
+    for (; status == ST_OK && infer->n_wanted < total; val = json_next(val)) {
+        size_t n = infer->n_wanted;
+        struct infer_wanted *wanted =
+            json_grow(reader->tree.arena, infer->wanted, n, total, sizeof(*infer->wanted));
+        forms = json_grow(reader->tree.arena, forms, n, total, sizeof(*forms));
+        if (!wanted || !forms) {
+            return no_memory(err);
+        }
+        infer->wanted = wanted;
+        status = read_wanted(reader, val, &wanted[n], &forms[n], err);
+        infer->n_wanted++;
+    }
+    out->forms = forms;
+    return status;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static enum status read_request(struct reader *reader, struct v2_request *out, struct error *err) {
+    const struct json_tree *tree = &reader->tree;
+    yyjson_val *found[N_MEMBERS] = {NULL};
+    struct v2_wire_params wire = {0};
+    enum status status = json_expect_object(tree, tree->root, err);
+    if (status == ST_OK) {
+        json_find(tree->root, member_names, N_MEMBERS, found);
+    }
+    if (status == ST_OK && found[ID]) {
+        status = json_read_string(tree, found[ID], &out->infer.id, err);
+    }
+    if (status == ST_OK && found[PARAMETERS]) {
+        status = v2_params_read(tree, found[PARAMETERS], V2_PARAMS_OF_REQUEST, &wire,
+                                &out->infer.params, err);
+        out->binary_default = wire.form == V2_FORM_BINARY;
+    }
+    if (status == ST_OK) {
+        status = found[INPUTS]
+                     ? read_inputs(reader, found[INPUTS], &out->infer, err)
+                     : json_missing(tree, tree->root, "inputs", "an array of tensors", err);
+    }
+    if (status == ST_OK && found[OUTPUTS]) {
+        status = read_outputs(reader, found[OUTPUTS], out, err);
+    }
+    if (status == ST_OK) {
+        status = v2_binary_end(&reader->binary, tree, err);
+    }
+    if (status == ST_OK && tree->non_finite) {
+        status = json_tree_refuse_non_finite(tree, reader->floats, reader->n_floats, err);
+    }
+    return status;
+}
+
+enum status v2_request_decode(struct arena *arena, struct str body, size_t json_bytes,
+                              const struct json_limits *limits, struct v2_request *out,
+                              struct error *err) {
+    struct reader reader = {.limits = limits};
+    *out = (struct v2_request){.infer.arena = arena, .infer.batch = 1};
+    if (json_bytes > body.len) {
+        return error_set(err, ST_BAD_FRAMING,
+                         "Inference-Header-Content-Length is %zu, the body has only %zu bytes",
+                         json_bytes, body.len);
+    }
+    reader.binary = v2_binary_start(body, json_bytes);
+    enum status status = json_tree_parse_of_body(&reader.tree, "the request", arena,
+                                                 str_make(body.ptr, json_bytes), limits, err);
+    if (status == ST_OK) {
+        status = read_request(&reader, out, err);
+        json_tree_drop(&reader.tree);
+    }
+    return status;
+}

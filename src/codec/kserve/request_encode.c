@@ -1,0 +1,188 @@
+/* An inference as a client sends it. It refuses to send what a server would have to refuse: sizes
+ * that don't fit shapes. */
+#include "codec/kserve/request_encode.h"
+
+#include "codec/kserve/json.h"
+#include "codec/kserve/print.h"
+#include "core/base/buf.h"
+#include "core/base/utf8.h"
+#include "core/tensor/bytes.h"
+
+enum { FIRST_BYTES = 448 };
+
+const enum v2_form *v2_forms_all(struct arena *arena, size_t n, enum v2_form form) {
+    enum v2_form *forms = arena_calloc(arena, n, sizeof(*forms));
+    for (size_t i = 0; forms && i < n; i++) {
+        forms[i] = form;
+    }
+    return forms;
+}
+
+static bool is_json(const enum v2_form *forms, size_t i) {
+    return forms && forms[i] == V2_FORM_JSON;
+}
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "out of memory for the request");
+}
+
+static enum status check_shape(const struct tensor *tensor, struct error *err) {
+    char name[TENSOR_NAME_TEXT_BYTES], shape[SHAPE_TEXT_BYTES];
+    uint64_t n_elements;
+    if (tensor->shape.rank <= SHAPE_MAX_RANK && shape_elements(tensor->shape, &n_elements)) {
+        return ST_OK;
+    }
+    return error_set(err, ST_BAD_SHAPE,
+                     "input %s: expected at most %d dimensions of 0 or more and 2^63-1 elements, "
+                     "got shape %s",
+                     tensor_name_print(tensor->name, name), SHAPE_MAX_RANK,
+                     shape_print(tensor->shape, shape));
+}
+
+/* Clause: binary-tensor-data, "binary_data_size". */
+static enum status print_input(struct buf *json, const struct infer_input *input, bool first,
+                               bool as_json, struct v2_pieces *pieces, struct error *err) {
+    const struct tensor *tensor = &input->tensor;
+    enum status status = check_shape(tensor, err);
+    if (status == ST_OK && !as_json) {
+        status = v2_json_check_size("input", tensor, err);
+    }
+    if (status != ST_OK) {
+        return status;
+    }
+    v2_json_tensor_head(json, tensor, first);
+    if (!as_json || input->params.n > 0) {
+        v2_json_add(json, ",\"parameters\":{");
+        if (!as_json) {
+            v2_json_add(json, "\"binary_data_size\":");
+            buf_add_u64(json, tensor->n_bytes);
+            v2_pieces_add(pieces, tensor);
+        }
+        if (!as_json && input->params.n > 0) {
+            buf_add_char(json, ',');
+        }
+        status = v2_json_params(json, input->params, err);
+        buf_add_char(json, '}');
+    }
+    if (status == ST_OK && as_json) {
+        v2_json_add(json, ",\"data\":");
+        status = v2_print_data(json, tensor, err);
+    }
+    buf_add_char(json, '}');
+    return status;
+}
+
+static enum status print_inputs(struct buf *json, const struct v2_request *request,
+                                const enum v2_form *forms, struct v2_pieces *pieces,
+                                struct error *err) {
+    enum status status = ST_OK;
+    v2_json_add(json, "\"inputs\":[");
+    for (size_t i = 0; status == ST_OK && i < request->infer.n_inputs; i++) {
+        status =
+            print_input(json, &request->infer.inputs[i], i == 0, is_json(forms, i), pieces, err);
+    }
+    buf_add_char(json, ']');
+    return status;
+}
+
+/* Clause: binary-tensor-data, "binary_data". Servers differ in whether binary_data_output covers
+ * outputs that are listed, so each says for itself. */
+static enum status print_wanted(struct buf *json, const struct v2_request *request,
+                                struct error *err) {
+    enum status status = ST_OK;
+    v2_json_add(json, ",\"outputs\":[");
+    for (size_t i = 0; status == ST_OK && i < request->infer.n_wanted; i++) {
+        const struct infer_wanted *wanted = &request->infer.wanted[i];
+        enum v2_form form = request->forms ? request->forms[i] : V2_FORM_DEFAULT;
+        bool binary = form == V2_FORM_DEFAULT ? request->binary_default : form == V2_FORM_BINARY;
+        buf_add_str(json, i > 0 ? STR(",{\"name\":") : STR("{\"name\":"));
+        buf_add_json_string(json, wanted->name);
+        v2_json_add(json, ",\"parameters\":{\"binary_data\":");
+        buf_add_str(json, binary ? STR("true") : STR("false"));
+        if (wanted->params.n > 0) {
+            buf_add_char(json, ',');
+            status = v2_json_params(json, wanted->params, err);
+        }
+        v2_json_add(json, "}}");
+    }
+    buf_add_char(json, ']');
+    return status;
+}
+
+/* The id, and the parameters of the request. Clause: binary-tensor-data, "binary_data_output". */
+static enum status print_head(struct buf *json, const struct v2_request *request,
+                              struct error *err) {
+    enum status status = ST_OK;
+    size_t n_params = request->infer.params.n;
+    buf_add_char(json, '{');
+    if (request->infer.id.len > 0) {
+        v2_json_add(json, "\"id\":");
+        buf_add_json_string(json, request->infer.id);
+        buf_add_char(json, ',');
+    }
+    if (request->binary_default || n_params > 0) {
+        v2_json_add(json, "\"parameters\":{");
+        if (request->binary_default) {
+            v2_json_add(json, "\"binary_data_output\":true");
+        }
+        if (request->binary_default && n_params > 0) {
+            buf_add_char(json, ',');
+        }
+        status = v2_json_params(json, request->infer.params, err);
+        v2_json_add(json, "},");
+    }
+    return status;
+}
+
+/* Names and the id are text, or there is no JSON that has them. */
+static enum status check_names(const struct infer_request *infer, struct error *err) {
+    bool good = utf8_is_valid(infer->id.ptr, infer->id.len);
+    for (size_t i = 0; good && i < infer->n_inputs; i++) {
+        struct str name = infer->inputs[i].tensor.name;
+        good = utf8_is_valid(name.ptr, name.len);
+    }
+    for (size_t i = 0; good && i < infer->n_wanted; i++) {
+        good = utf8_is_valid(infer->wanted[i].name.ptr, infer->wanted[i].name.len);
+    }
+    return good ? ST_OK
+                : error_set(err, ST_BAD_DATA, "expected an id and names of tensors in UTF-8");
+}
+
+enum status v2_request_encode(struct arena *arena, const struct v2_request *request,
+                              const enum v2_form *forms, struct v2_request_body *out,
+                              struct error *err) {
+    struct buf json;
+    struct v2_pieces pieces;
+    size_t n_pieces = 0;
+    *out = (struct v2_request_body){0};
+    for (size_t i = 0; i < request->infer.n_inputs; i++) {
+        n_pieces += request->infer.inputs[i].tensor.n_pieces;
+        out->binary |= !is_json(forms, i);
+    }
+    if (!v2_pieces_init(&pieces, arena, n_pieces)) {
+        return no_memory(err);
+    }
+    buf_init(&json, arena, FIRST_BYTES);
+    enum status status = check_names(&request->infer, err);
+    if (status == ST_OK) {
+        status = print_head(&json, request, err);
+    }
+    if (status == ST_OK) {
+        status = print_inputs(&json, request, forms, &pieces, err);
+    }
+    if (status == ST_OK && request->infer.n_wanted > 0) {
+        status = print_wanted(&json, request, err);
+    }
+    buf_add_char(&json, '}');
+    if (status != ST_OK) {
+        return status;
+    }
+    if (json.failed) {
+        return no_memory(err);
+    }
+    out->json = buf_str(&json);
+    out->pieces = v2_pieces_finish(&pieces, out->json);
+    out->n_pieces = pieces.n;
+    out->n_bytes = pieces.n_bytes;
+    return ST_OK;
+}

@@ -1,0 +1,38 @@
+/* The client's half of response.h: the body of an answer becomes an infer_response whose binary
+ * tensors are views of the body. Believes nothing that the server says of sizes. */
+#ifndef SLUICE_CODEC_KSERVE_RESPONSE_DECODE_H
+#define SLUICE_CODEC_KSERVE_RESPONSE_DECODE_H
+
+#include "codec/kserve/request.h"
+
+struct v2_answer {
+    struct str id; /* empty: none */
+    struct str model_name;
+    struct str model_version;    /* empty: none */
+    struct infer_response infer; /* `params` and `outputs`; `release` is NULL, `error` ST_OK */
+    const enum v2_form *forms;   /* how each output came: V2_FORM_JSON or V2_FORM_BINARY */
+};
+
+/* Decodes the body of a 200 answer. `json_bytes` is the value of Inference-Header-Content-Length,
+ * or body.len where that is absent. `body` must stay as long as the answer. Each output has its
+ * name, datatype, shape and exactly as many bytes as these say (BYTES: framed elements, as many as
+ * the shape says; BOOL bytes as they came). Returns: BAD_JSON with the offset; BAD_FIELD, BAD_DATA,
+ * BAD_FRAMING and others with the JSON path ("outputs[0].data[3]"). Owns: everything is in `arena`
+ * or `body`.
+ * Clause: binary-tensor-data, "Binary Tensor Request" (its response part). */
+enum status v2_response_decode(struct arena *arena, struct str body, size_t json_bytes,
+                               const struct json_limits *limits, struct v2_answer *out,
+                               struct error *err) __attribute__((warn_unused_result));
+
+/* The sentence of {"error":"…"}. Returns: ptr NULL when the body is not that. Owns: in `arena`. */
+struct str v2_error_decode(struct arena *arena, struct str body);
+
+/* A model's metadata (GET /v2/models/M) as the specification of its newest version; `version` is
+ * the last that is listed (0: none, or not a number), max_batch_size is not told and 0, no input is
+ * optional. Dimensions are -1 or >= 0. Returns: BAD_JSON, BAD_FIELD with the JSON path. Owns: in
+ * `arena`. */
+enum status v2_model_metadata_decode(struct arena *arena, struct str body,
+                                     const struct json_limits *limits, struct model_spec *out,
+                                     struct error *err) __attribute__((warn_unused_result));
+
+#endif

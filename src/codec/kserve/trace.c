@@ -1,0 +1,167 @@
+/* Trace settings over HTTP, and the rules of their values. */
+#include "codec/kserve/trace.h"
+
+#include <inttypes.h>
+
+#include "codec/json/read.h"
+#include "core/base/json_out.h"
+#include "core/base/num.h"
+
+static const struct str NAMES[V2_TRACE_KEYS] = {
+    [V2_TRACE_FILE] = {"trace_file", sizeof("trace_file") - 1},
+    [V2_TRACE_LEVEL] = {"trace_level", sizeof("trace_level") - 1},
+    [V2_TRACE_RATE] = {"trace_rate", sizeof("trace_rate") - 1},
+    [V2_TRACE_COUNT] = {"trace_count", sizeof("trace_count") - 1},
+    [V2_TRACE_FREQUENCY] = {"log_frequency", sizeof("log_frequency") - 1},
+};
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+const char *v2_trace_name(enum v2_trace_key key) {
+    return NAMES[key].ptr;
+}
+
+enum status v2_trace_refuse_file(struct error *err) {
+    return error_set(err, ST_UNSUPPORTED,
+                     "trace_file: only the server's own settings say where traces go "
+                     "(--trace-config triton,file=FILE)");
+}
+
+enum status v2_trace_take_word(struct str word, size_t n, struct v2_trace_wanted *out,
+                               struct error *err) {
+    if (str_is(word, "OFF") && n > 1) {
+        return error_set(err, ST_BAD_FIELD, "trace_level: expected OFF alone, got %zu levels", n);
+    }
+    bool off = str_is(word, "OFF");
+    uint32_t bit = str_is(word, "TIMESTAMPS") ? V2_TRACE_TIMESTAMPS
+                   : str_is(word, "TENSORS")  ? V2_TRACE_TENSORS
+                                              : 0;
+    if (off || bit) {
+        out->change[V2_TRACE_LEVEL] = V2_TRACE_SET;
+        out->values.level |= bit;
+    }
+    return ST_OK;
+}
+
+enum status v2_trace_take_number(enum v2_trace_key key, struct str text,
+                                 struct v2_trace_wanted *out, struct error *err) {
+    int64_t number, least = key == V2_TRACE_COUNT ? -1 : 0;
+    if (!num_parse_i64(text, &number) || number < least || number > INT32_MAX) {
+        return error_set(err, ST_BAD_FIELD,
+                         "%s: expected a whole number from %" PRId64 " to %d, got \"%.*s\"",
+                         v2_trace_name(key), least, INT32_MAX, (int)(text.len < 32 ? text.len : 32),
+                         text.ptr ? text.ptr : "");
+    }
+    out->change[key] = V2_TRACE_SET;
+    if (key == V2_TRACE_COUNT) {
+        out->values.count = (int32_t)number;
+    } else {
+        *(key == V2_TRACE_RATE ? &out->values.rate : &out->values.log_frequency) = (uint32_t)number;
+    }
+    return ST_OK;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* Clause: another JSON type is 500. */
+static enum status wrong_type(enum status st, struct error *err) {
+    return st == ST_BAD_FIELD ? (err->status = ST_INTERNAL) : st;
+}
+
+static enum status read_text(const struct json_tree *tree, yyjson_val *value, struct str *out,
+                             struct error *err) {
+    return wrong_type(json_read_string(tree, value, out, err), err);
+}
+
+static enum status read_level(const struct json_tree *tree, yyjson_val *value,
+                              struct v2_trace_wanted *out, struct error *err) {
+    enum status st = wrong_type(json_expect_array(tree, value, err), err);
+    size_t n = st == ST_OK ? json_count(value) : 0;
+    yyjson_val *element = n > 0 ? json_first(value) : NULL;
+    for (size_t i = 0; st == ST_OK && i < n; i++, element = json_next(element)) {
+        struct str word;
+        st = read_text(tree, element, &word, err);
+        if (st == ST_OK) {
+            st = v2_trace_take_word(word, n, out, err);
+        }
+    }
+    return st;
+}
+
+static enum status read_setting(const struct json_tree *tree, enum v2_trace_key key,
+                                yyjson_val *value, struct v2_trace_wanted *out, struct error *err) {
+    struct str text;
+    if (key == V2_TRACE_FILE) {
+        return v2_trace_refuse_file(err);
+    }
+    if (yyjson_is_null(value)) {
+        out->change[key] = V2_TRACE_CLEAR;
+        return ST_OK;
+    }
+    if (key == V2_TRACE_LEVEL) {
+        return read_level(tree, value, out, err);
+    }
+    enum status st = read_text(tree, value, &text, err);
+    return st == ST_OK ? v2_trace_take_number(key, text, out, err) : st;
+}
+
+enum status v2_trace_decode(struct arena *arena, struct str body, const struct json_limits *limits,
+                            struct v2_trace_wanted *out, struct error *err) {
+    struct json_tree tree;
+    yyjson_val *values[V2_TRACE_KEYS];
+    *out = (struct v2_trace_wanted){.model = STR("")};
+    if (body.len == 0) {
+        return error_set(err, ST_INTERNAL, "expected a JSON object, got an empty body");
+    }
+    enum status st = json_read_request(&tree, arena, body, limits, err);
+    if (st == ST_OK) {
+        json_find(tree.root, NAMES, V2_TRACE_KEYS, values);
+    }
+    for (size_t i = 0; st == ST_OK && i < V2_TRACE_KEYS; i++) {
+        if (values[i]) {
+            st = read_setting(&tree, (enum v2_trace_key)i, values[i], out, err);
+        }
+    }
+    return st;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static void print_levels(struct json_out *json, uint32_t level) {
+    json_open_member(json, v2_trace_name(V2_TRACE_LEVEL), '[');
+    if (level == 0) {
+        json_separate(json);
+        buf_add_json_string(json->out, STR("OFF"));
+    }
+    if (level & V2_TRACE_TIMESTAMPS) {
+        json_separate(json);
+        buf_add_json_string(json->out, STR("TIMESTAMPS"));
+    }
+    if (level & V2_TRACE_TENSORS) {
+        json_separate(json);
+        buf_add_json_string(json->out, STR("TENSORS"));
+    }
+    json_close(json, ']');
+}
+
+static void print_number(struct json_out *json, enum v2_trace_key key, int64_t number) {
+    char text[20];
+    json_text(json, v2_trace_name(key), str_make(text, num_print_i64(text, number)));
+}
+
+void v2_trace_print(struct buf *out, const struct v2_trace_shown *shown) {
+    struct json_out json = {.out = out};
+    json_open(&json, '{');
+    print_levels(&json, shown->values.level);
+    print_number(&json, V2_TRACE_RATE, shown->values.rate);
+    print_number(&json, V2_TRACE_COUNT, shown->values.count);
+    if (!shown->opentelemetry) {
+        print_number(&json, V2_TRACE_FREQUENCY, shown->values.log_frequency);
+        json_text(&json, v2_trace_name(V2_TRACE_FILE), str_of(shown->file));
+    }
+    json_text(&json, "trace_mode", shown->opentelemetry ? STR("opentelemetry") : STR("triton"));
+    for (size_t i = 0; i < shown->n_options; i++) {
+        json_text(&json, shown->options[i].name, str_of(shown->options[i].value));
+    }
+    json_close(&json, '}');
+}

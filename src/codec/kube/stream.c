@@ -1,0 +1,182 @@
+/* An event ends where its last bracket closes. It is gathered, unless a chunk has all of it, and
+ * then parsed as a whole: how deep and how large it may become is known before. */
+#include "codec/kube/stream.h"
+
+#include <stdlib.h>
+
+#include "codec/json/scan.h"
+
+enum { MOST_DEEP = 200, FIRST_BYTES = 16 << 10 };
+
+static const char SERVER[] = "the API server's answer";
+
+/* ---- one object ------------------------------------------------------------------------------ */
+
+static enum status check(struct str text, struct error *err) {
+    struct json_scan scan;
+    json_scan(text, &scan);
+    return scan.depth > MOST_DEEP
+               ? error_set(err, ST_BAD_ANSWER,
+                           "answered with JSON that is nested deeper than %d levels", MOST_DEEP)
+               : ST_OK;
+}
+
+enum status kube_object_parse(struct str text, struct doc **out, struct error *err) {
+    yyjson_read_err why = {0};
+    enum status status = check(text, err);
+    if (status != ST_OK) {
+        return status;
+    }
+    /* Not changed without YYJSON_READ_INSITU; yyjson's signature has no const. */
+    yyjson_doc *tree =
+        yyjson_read_opts((char *)(uintptr_t)text.ptr, text.len, YYJSON_READ_NOFLAG, NULL, &why);
+    if (!tree && why.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION) {
+        return error_set(err, ST_NO_MEMORY, "no memory for an answer of %zu bytes", text.len);
+    }
+    if (!tree) {
+        return error_set(err, ST_BAD_ANSWER, "answered with something that is not JSON: %s",
+                         why.msg ? why.msg : "there is nothing");
+    }
+    if (!yyjson_is_obj(yyjson_doc_get_root(tree))) {
+        yyjson_doc_free(tree);
+        return error_set(err, ST_BAD_ANSWER, "answered with JSON that is no object");
+    }
+    return doc_of_tree(SERVER, tree, out, err);
+}
+
+struct str kube_text(const struct doc_node *object, const char *key) {
+    yyjson_val *value = yyjson_obj_get(object->val, key);
+    return yyjson_is_str(value) ? str_make(yyjson_get_str(value), yyjson_get_len(value)) : STR("");
+}
+
+struct str kube_metadata(const struct doc_node *object, const char *key) {
+    struct doc_node metadata = doc_get(object, "metadata");
+    return kube_text(&metadata, key);
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+static const char *const SAID_TEXTS[] = {
+    [KUBE_SAID_ADDED] = "ADDED",     [KUBE_SAID_MODIFIED] = "MODIFIED",
+    [KUBE_SAID_DELETED] = "DELETED", [KUBE_SAID_BOOKMARK] = "BOOKMARK",
+    [KUBE_SAID_ERROR] = "ERROR",
+};
+
+static enum status check_event(struct kube_stream_event *event, struct error *err) {
+    struct str type = kube_text(&event->root, "type");
+    size_t i = 0, n = sizeof(SAID_TEXTS) / sizeof(SAID_TEXTS[0]);
+    while (i < n && !str_is(type, SAID_TEXTS[i])) {
+        i++;
+    }
+    if (i == n) {
+        return error_set(err, ST_BAD_ANSWER, "told of an event of the unknown type \"%.*s\"",
+                         STR_ARG(type));
+    }
+    event->said = (enum kube_said)i;
+    event->object = doc_get(&event->root, "object");
+    if (!yyjson_is_obj(event->object.val)) {
+        return error_set(err, ST_BAD_ANSWER, "told of an event (%s) without an object",
+                         SAID_TEXTS[i]);
+    }
+    event->version = kube_metadata(&event->object, "resourceVersion");
+    if (event->version.len == 0 && event->said != KUBE_SAID_ERROR) {
+        return error_set(err, ST_BAD_ANSWER, "told of an event (%s) without a resourceVersion",
+                         SAID_TEXTS[i]);
+    }
+    event->complete = true;
+    return ST_OK;
+}
+
+static enum status finish(struct kube_stream *stream, struct str text,
+                          struct kube_stream_event *out, struct error *err) {
+    enum status status = kube_object_parse(text, &stream->doc, err);
+    if (status == ST_OK) {
+        out->root = doc_root(stream->doc);
+        status = check_event(out, err);
+    }
+    stream->len = 0;
+    return status;
+}
+
+/* Keeps bytes of an event. */
+static enum status keep(struct kube_stream *stream, struct str bytes, struct error *err) {
+    size_t cap = stream->cap > 0 ? stream->cap : FIRST_BYTES;
+    while (cap < stream->len + bytes.len) {
+        cap *= 2;
+    }
+    if (cap > stream->cap) {
+        char *larger = realloc(stream->data, cap);
+        if (!larger) {
+            return error_set(err, ST_NO_MEMORY, "no memory for an event");
+        }
+        stream->data = larger;
+        stream->cap = cap;
+    }
+    memcpy(stream->data + stream->len, bytes.ptr, bytes.len);
+    stream->len += bytes.len;
+    return ST_OK;
+}
+
+/* `*at` is where an event begins, or goes on. `*text`: all of it, if it ends here. */
+static enum status gather(struct kube_stream *stream, const char **at, const char *end,
+                          struct str *text, struct error *err) {
+    const char *begin = *at, *from = begin;
+    if (stream->len == 0) {
+        json_jump_begin(&stream->jump, *from++);
+    }
+    const char *stop = json_jump_over(&stream->jump, from, end);
+    struct str part = str_make(begin, (size_t)((stop ? stop : end) - begin));
+    *at = part.ptr + part.len;
+    if (part.len > stream->most_bytes - stream->len) {
+        return error_set(err, ST_BODY_TOO_LARGE, "told of an event of more than %zu bytes",
+                         stream->most_bytes);
+    }
+    if (stop && stream->len == 0) {
+        *text = part;
+        return ST_OK;
+    }
+    enum status status = keep(stream, part, err);
+    if (status == ST_OK && stop) {
+        *text = str_make(stream->data, stream->len);
+    }
+    return status;
+}
+
+/* What an event needed once is not kept for all that are smaller. */
+static void forget(struct kube_stream *stream) {
+    doc_free(stream->doc);
+    stream->doc = NULL;
+    if (stream->len == 0 && stream->cap > FIRST_BYTES) {
+        free(stream->data);
+        stream->data = NULL;
+        stream->cap = 0;
+    }
+}
+
+enum status kube_stream_step(struct kube_stream *stream, struct str *chunk,
+                             struct kube_stream_event *out, struct error *err) {
+    const char *at = chunk->ptr, *end = chunk->ptr + chunk->len;
+    struct str text = {NULL, 0};
+    enum status status = ST_OK;
+    *out = (struct kube_stream_event){.complete = false};
+    forget(stream);
+    while (stream->len == 0 && at < end && json_is_blank(*at)) {
+        at++;
+    }
+    if (at < end && stream->len == 0 && *at != '{') {
+        status = error_set(err, ST_BAD_ANSWER,
+                           "told of something that is no event: it begins with "
+                           "the byte 0x%02x",
+                           (unsigned char)*at);
+    } else if (at < end) {
+        status = gather(stream, &at, end, &text, err);
+    }
+    *chunk = str_make(at, (size_t)(end - at));
+    return status == ST_OK && text.ptr ? finish(stream, text, out, err) : status;
+}
+
+void kube_stream_fini(struct kube_stream *stream) {
+    doc_free(stream->doc);
+    free(stream->data);
+    *stream = (struct kube_stream){.most_bytes = stream->most_bytes};
+}

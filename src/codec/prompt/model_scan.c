@@ -1,0 +1,241 @@
+/* A state for each place of the object's grammar; a step handles what its state can at once. */
+#include "codec/prompt/model_scan.h"
+
+#include <inttypes.h>
+
+#include "core/base/utf8.h"
+
+static const struct str KEY = {"model", 5};
+
+enum state {
+    BEFORE_OBJECT,
+    FIRST_KEY, /* or the object's end */
+    NEXT_KEY,
+    IN_KEY,       /* it may be "model" */
+    IN_OTHER_KEY, /* it isn't */
+    BEFORE_COLON,
+    BEFORE_VALUE,
+    IN_MODEL,  /* the string that is looked for */
+    IN_STRING, /* another one */
+    IN_WORD,   /* a number, true, false, null */
+    IN_NESTED, /* an object or array */
+    BEHIND_VALUE,
+};
+
+void model_scan_init(struct model_scan *scan, struct arena *arena) {
+    *scan = (struct model_scan){.result = MODEL_SCAN_MORE, .state = BEFORE_OBJECT};
+    buf_init(&scan->name, arena, 0);
+}
+
+static void refuse(struct model_scan *scan, const char *why) {
+    scan->broken = why;
+    scan->result = MODEL_SCAN_MALFORMED;
+}
+
+/* ---- strings that are read ------------------------------------------------------------------- */
+
+/* Bytes of the key. Once it is another one, the rest of it is jumped over. */
+static void match_key(struct model_scan *scan, struct str bytes) {
+    for (size_t i = 0; i < bytes.len; i++) {
+        if (scan->n_matched == KEY.len || KEY.ptr[scan->n_matched] != bytes.ptr[i]) {
+            scan->is_model = false;
+            scan->state = IN_OTHER_KEY;
+            json_jump_begin(&scan->jump, '"');
+            return;
+        }
+        scan->n_matched++;
+    }
+}
+
+static void add_to_name(struct model_scan *scan, struct str bytes) {
+    if (scan->name.len + bytes.len > MODEL_SCAN_MOST_BYTES) {
+        scan->result = MODEL_SCAN_TOO_LONG;
+        return;
+    }
+    buf_add_str(&scan->name, bytes);
+    if (scan->name.failed) {
+        scan->result = MODEL_SCAN_NO_MEMORY;
+    }
+}
+
+static void end_name(struct model_scan *scan) {
+    scan->value_bytes = scan->at - scan->value_at;
+    scan->result = MODEL_SCAN_FOUND;
+    if (!utf8_is_valid(scan->name.data, scan->name.len)) {
+        refuse(scan, "a string that is not UTF-8");
+    }
+}
+
+/* A byte of the key that may be "model", or of the name. */
+static void take_of_string(struct model_scan *scan, char c) {
+    bool is_key = scan->state == IN_KEY;
+    struct model_scan_text *text = &scan->text;
+    switch (model_scan_text_take(text, c)) {
+    case MODEL_SCAN_TEXT_BYTES:
+        if (is_key) {
+            match_key(scan, str_make(text->out, text->n_out));
+        } else {
+            add_to_name(scan, str_make(text->out, text->n_out));
+        }
+        break;
+    case MODEL_SCAN_TEXT_END:
+        if (is_key) {
+            scan->is_model = scan->n_matched == KEY.len;
+            scan->state = BEFORE_COLON;
+        } else {
+            end_name(scan);
+        }
+        break;
+    case MODEL_SCAN_TEXT_WRONG:
+        refuse(scan, text->broken);
+        break;
+    }
+}
+
+/* ---- the object ------------------------------------------------------------------------------ */
+
+static void begin_text(struct model_scan *scan, enum state state) {
+    scan->text = (struct model_scan_text){.code = 0};
+    scan->n_matched = 0;
+    scan->state = (uint8_t)state;
+}
+
+/* The first byte of a value. */
+static void begin_value(struct model_scan *scan, char c) {
+    bool nested = c == '{' || c == '[';
+    if (c != '"' && !nested && !json_is_of_word(c)) {
+        refuse(scan, "a value is missing");
+    } else if (scan->is_model && c != '"') {
+        scan->result = MODEL_SCAN_OTHER_TYPE;
+    } else if (c == '"') {
+        scan->value_at = scan->at - 1;
+        begin_text(scan, scan->is_model ? IN_MODEL : IN_STRING);
+    } else {
+        scan->state = nested ? IN_NESTED : IN_WORD;
+    }
+    json_jump_begin(&scan->jump, c);
+}
+
+static void take_key(struct model_scan *scan, char c) {
+    if (c == '"') {
+        begin_text(scan, IN_KEY);
+    } else if (c == '}' && scan->state == FIRST_KEY) {
+        scan->result = MODEL_SCAN_ABSENT;
+    } else {
+        refuse(scan, "a key is missing");
+    }
+}
+
+static void take_behind_value(struct model_scan *scan, char c) {
+    scan->state = NEXT_KEY;
+    if (c == '}') {
+        scan->result = MODEL_SCAN_ABSENT;
+    } else if (c != ',') {
+        refuse(scan, "a comma is missing");
+    }
+}
+
+/* A byte between the parts of the object that is no blank. */
+static void take_between(struct model_scan *scan, char c) {
+    if (scan->state == BEFORE_OBJECT) {
+        scan->state = FIRST_KEY;
+        scan->result = c == '{' ? MODEL_SCAN_MORE : MODEL_SCAN_NOT_OBJECT;
+    } else if (scan->state == FIRST_KEY || scan->state == NEXT_KEY) {
+        take_key(scan, c);
+    } else if (scan->state == BEFORE_COLON) {
+        scan->state = BEFORE_VALUE;
+        if (c != ':') {
+            refuse(scan, "a colon is missing");
+        }
+    } else if (scan->state == BEFORE_VALUE) {
+        begin_value(scan, c);
+    } else {
+        take_behind_value(scan, c);
+    }
+}
+
+static void take_of_word(struct model_scan *scan, char c) {
+    if (json_is_blank(c)) {
+        scan->state = BEHIND_VALUE;
+    } else if (!json_is_of_word(c)) {
+        take_behind_value(scan, c);
+    }
+}
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+/* One byte. */
+static void take(struct model_scan *scan, char c) {
+    scan->at++;
+    if (scan->state == IN_KEY || scan->state == IN_MODEL) {
+        take_of_string(scan, c);
+    } else if (scan->state == IN_WORD) {
+        take_of_word(scan, c);
+    } else if (!json_is_blank(c)) {
+        take_between(scan, c);
+    }
+}
+
+/* Jumps over the bytes that make no difference. Returns: the next that does, or `end`. */
+static const char *jump(struct model_scan *scan, const char *at, const char *end) {
+    if (scan->state != IN_OTHER_KEY && scan->state != IN_STRING && scan->state != IN_NESTED) {
+        return at;
+    }
+    const char *behind = json_jump_over(&scan->jump, at, end);
+    if (!behind) {
+        return end;
+    }
+    scan->state = scan->state == IN_OTHER_KEY ? BEFORE_COLON : BEHIND_VALUE;
+    return behind;
+}
+
+enum model_scan_result model_scan_feed(struct model_scan *scan, struct str chunk) {
+    const char *at = chunk.ptr, *end = chunk.len > 0 ? at + chunk.len : at;
+    while (scan->result == MODEL_SCAN_MORE && at < end) {
+        const char *next = jump(scan, at, end);
+        scan->at += (uint64_t)(next - at);
+        at = next;
+        if (at < end) {
+            take(scan, *at++);
+        }
+    }
+    return scan->result;
+}
+
+enum model_scan_result model_scan_end(struct model_scan *scan) {
+    if (scan->result == MODEL_SCAN_MORE && scan->state == BEFORE_OBJECT) {
+        scan->result = MODEL_SCAN_NOT_OBJECT;
+    } else if (scan->result == MODEL_SCAN_MORE) {
+        refuse(scan, "it ends too early");
+    }
+    return scan->result;
+}
+
+enum status model_scan_check(const struct model_scan *scan, struct error *err) {
+    switch (scan->result) {
+    case MODEL_SCAN_FOUND:
+        return ST_OK;
+    case MODEL_SCAN_MORE:
+    case MODEL_SCAN_ABSENT:
+        return error_set(err, ST_BAD_FIELD,
+                         "model: expected a member that names the model, got an object without it");
+    case MODEL_SCAN_OTHER_TYPE:
+        return error_set(err, ST_BAD_FIELD,
+                         "model: expected a string, got another type at byte %" PRIu64,
+                         scan->at - 1);
+    case MODEL_SCAN_TOO_LONG:
+        return error_set(err, ST_BAD_FIELD, "model: expected a name of at most %d bytes, got more",
+                         (int)MODEL_SCAN_MOST_BYTES);
+    case MODEL_SCAN_NOT_OBJECT:
+        return scan->at == 0
+                   ? error_set(err, ST_BAD_JSON, "expected a JSON object, got an empty body")
+                   : error_set(err, ST_BAD_JSON, "expected a JSON object, got something else");
+    case MODEL_SCAN_MALFORMED:
+        return error_set(err, ST_BAD_JSON, "expected JSON, but %s, at byte %" PRIu64, scan->broken,
+                         scan->at);
+    case MODEL_SCAN_COMPRESSED: /* not of JSON */
+    case MODEL_SCAN_NO_MEMORY:
+        break;
+    }
+    return error_set(err, ST_NO_MEMORY, "no memory for the model's name");
+}

@@ -1,0 +1,231 @@
+/* The fields of a message that is not there as a whole, up to the one that is wanted:
+ * codec/protobuf/pb.h's reader wants it whole. */
+#include "codec/prompt/model_scan_grpc.h"
+
+#include <inttypes.h>
+
+#include "codec/protobuf/pb.h"
+#include "core/base/utf8.h"
+
+enum state { IN_PREFIX, IN_TAG, IN_NUMBER, IN_LENGTH, IN_SKIPPED, IN_NAME };
+
+enum {
+    PREFIX_BYTES = 5,
+    MODEL_NAME = 1, /* ModelInferRequest.model_name */
+    TYPE_BITS = 3,
+    MAX_NUMBER = 536870911,
+};
+
+void model_scan_grpc_init(struct model_scan_grpc *scan, struct arena *arena, bool prefixed) {
+    *scan = (struct model_scan_grpc){.result = MODEL_SCAN_MORE,
+                                     .state = prefixed ? IN_PREFIX : IN_TAG,
+                                     .message_bytes = UINT64_MAX};
+    buf_init(&scan->name, arena, 0);
+}
+
+static void refuse(struct model_scan_grpc *scan, const char *why) {
+    scan->broken = why;
+    scan->result = MODEL_SCAN_MALFORMED;
+}
+
+/* ---- fields ---------------------------------------------------------------------------------- */
+
+static void begin_field(struct model_scan_grpc *scan) {
+    scan->value = 0;
+    scan->n_value = 0;
+    scan->state = IN_TAG;
+}
+
+static void end_name(struct model_scan_grpc *scan) {
+    scan->field_bytes = scan->at - scan->field_at;
+    scan->result = MODEL_SCAN_FOUND;
+    if (!utf8_is_valid(scan->name.data, scan->name.len)) {
+        refuse(scan, "model_name is not UTF-8");
+    }
+}
+
+/* So many bytes of the field come now. */
+static void begin_bytes(struct model_scan_grpc *scan, uint64_t n_bytes) {
+    bool is_name = scan->number == MODEL_NAME;
+    scan->left = n_bytes;
+    if (scan->message_bytes != UINT64_MAX &&
+        n_bytes > scan->message_bytes - (scan->at - scan->message_at)) {
+        refuse(scan, "a field runs past the end of its message");
+    } else if (is_name && n_bytes > MODEL_SCAN_MOST_BYTES) {
+        scan->result = MODEL_SCAN_TOO_LONG;
+    } else if (n_bytes > 0) {
+        scan->state = is_name ? IN_NAME : IN_SKIPPED;
+    } else if (is_name) {
+        end_name(scan);
+    } else {
+        begin_field(scan);
+    }
+}
+
+static void end_tag(struct model_scan_grpc *scan) {
+    uint64_t tag = scan->value;
+    uint64_t number = tag >> TYPE_BITS;
+    if (number == 0 || number > MAX_NUMBER) {
+        refuse(scan, "a field's number is out of range");
+        return;
+    }
+    scan->number = (uint32_t)number;
+    scan->type = (uint8_t)(tag & ((1U << TYPE_BITS) - 1));
+    scan->value = 0;
+    scan->n_value = 0;
+    if (number == MODEL_NAME && scan->type != PB_BYTES) {
+        scan->result = MODEL_SCAN_OTHER_TYPE;
+        return;
+    }
+    switch (scan->type) {
+    case PB_VARINT:
+        scan->state = IN_NUMBER;
+        break;
+    case PB_BYTES:
+        scan->state = IN_LENGTH;
+        break;
+    case PB_FIXED64:
+        begin_bytes(scan, sizeof(uint64_t));
+        break;
+    case PB_FIXED32:
+        begin_bytes(scan, sizeof(uint32_t));
+        break;
+    default:
+        refuse(scan, "a field has a type that does not exist");
+        break;
+    }
+}
+
+/* Encoding, "Base 128 Varints": at most ten bytes, of the tenth one bit. */
+static void take_of_number(struct model_scan_grpc *scan, unsigned char byte) {
+    if (scan->n_value == PB_MOST_VARINT_BYTES - 1 && byte > 1) {
+        refuse(scan, "a number has more than 64 bits");
+        return;
+    }
+    scan->value |= (uint64_t)(byte & 0x7f) << (7 * scan->n_value++);
+    if (byte >= 0x80) {
+        return;
+    }
+    if (scan->state == IN_TAG) {
+        end_tag(scan);
+    } else if (scan->state == IN_LENGTH) {
+        begin_bytes(scan, scan->value);
+    } else {
+        begin_field(scan);
+    }
+}
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+static void take_of_prefix(struct model_scan_grpc *scan, unsigned char byte) {
+    if (scan->n_value++ == 0) {
+        if (byte == 1) {
+            scan->result = MODEL_SCAN_COMPRESSED;
+        } else if (byte != 0) {
+            refuse(scan, "the prefix of a message begins with neither 0 nor 1");
+        }
+        return;
+    }
+    scan->value = scan->value << 8 | byte;
+    if (scan->n_value == PREFIX_BYTES) {
+        scan->message_bytes = scan->value;
+        scan->message_at = scan->at;
+        begin_field(scan);
+    }
+}
+
+/* Bytes of a field. Returns: how many of them. */
+static size_t take_bytes(struct model_scan_grpc *scan, struct str bytes) {
+    size_t n = bytes.len < scan->left ? bytes.len : (size_t)scan->left;
+    scan->at += n;
+    scan->left -= n;
+    if (scan->state == IN_NAME) {
+        buf_add(&scan->name, bytes.ptr, n);
+    }
+    if (scan->name.failed) {
+        scan->result = MODEL_SCAN_NO_MEMORY;
+    } else if (scan->left == 0 && scan->state == IN_NAME) {
+        end_name(scan);
+    } else if (scan->left == 0) {
+        begin_field(scan);
+    }
+    return n;
+}
+
+static void take(struct model_scan_grpc *scan, unsigned char byte) {
+    scan->at++;
+    if (scan->state == IN_PREFIX) {
+        take_of_prefix(scan, byte);
+        return;
+    }
+    if (scan->state == IN_TAG && scan->n_value == 0) {
+        scan->field_at = scan->at - 1;
+    }
+    take_of_number(scan, byte);
+}
+
+/* The message ends where its prefix says; no field may be open there. */
+static void look_for_end(struct model_scan_grpc *scan) {
+    if (scan->state == IN_PREFIX || scan->at - scan->message_at < scan->message_bytes) {
+        return;
+    }
+    if (scan->state == IN_TAG && scan->n_value == 0) {
+        scan->result = MODEL_SCAN_ABSENT;
+    } else {
+        refuse(scan, "a field is cut off");
+    }
+}
+
+enum model_scan_result model_scan_grpc_feed(struct model_scan_grpc *scan, struct str chunk) {
+    size_t at = 0;
+    while (scan->result == MODEL_SCAN_MORE && at < chunk.len) {
+        if (scan->state == IN_NAME || scan->state == IN_SKIPPED) {
+            at += take_bytes(scan, str_make(chunk.ptr + at, chunk.len - at));
+        } else {
+            take(scan, (unsigned char)chunk.ptr[at++]);
+        }
+        if (scan->result == MODEL_SCAN_MORE) {
+            look_for_end(scan);
+        }
+    }
+    return scan->result;
+}
+
+enum model_scan_result model_scan_grpc_end(struct model_scan_grpc *scan) {
+    if (scan->result != MODEL_SCAN_MORE) {
+        return scan->result;
+    }
+    if (scan->state == IN_TAG && scan->n_value == 0 && scan->message_bytes == UINT64_MAX) {
+        scan->result = MODEL_SCAN_ABSENT;
+    } else {
+        refuse(scan, "it ends too early");
+    }
+    return scan->result;
+}
+
+enum status model_scan_grpc_check(const struct model_scan_grpc *scan, struct error *err) {
+    switch (scan->result) {
+    case MODEL_SCAN_FOUND:
+        return ST_OK;
+    case MODEL_SCAN_MORE:
+    case MODEL_SCAN_ABSENT:
+        return error_set(err, ST_BAD_FIELD,
+                         "model_name: expected a name, got a message without it");
+    case MODEL_SCAN_OTHER_TYPE:
+        return error_set(err, ST_BAD_FIELD, "model_name: expected a string, got a number");
+    case MODEL_SCAN_TOO_LONG:
+        return error_set(err, ST_BAD_FIELD, "model_name: expected at most %d bytes, got %" PRIu64,
+                         (int)MODEL_SCAN_MOST_BYTES, scan->left);
+    case MODEL_SCAN_NOT_OBJECT: /* not of gRPC */
+    case MODEL_SCAN_MALFORMED:
+        return error_set(err, ST_BAD_REQUEST,
+                         "this is not a ModelInferRequest: %s, at byte %" PRIu64, scan->broken,
+                         scan->at);
+    case MODEL_SCAN_COMPRESSED:
+        return error_set(err, ST_UNKNOWN_ENCODING,
+                         "expected a message that is not compressed: its model can't be seen");
+    case MODEL_SCAN_NO_MEMORY:
+        break;
+    }
+    return error_set(err, ST_NO_MEMORY, "no memory for the model's name");
+}

@@ -1,0 +1,336 @@
+/* A state for each place of the grammar, and a small stack of the objects and lists that matter:
+ * what is in none of them is jumped over. */
+#include "codec/prompt/prompt_scan.h"
+
+#include <string.h>
+
+#include "core/base/lanes.h"
+
+/* In front of a message, and behind a role or a text of a list. */
+static const char MESSAGE_MARK = '\x02', TEXT_MARK = '\x03';
+
+enum state {
+    BEFORE_OBJECT,
+    FIRST_KEY, /* or the object's end */
+    NEXT_KEY,
+    IN_KEY,
+    BEFORE_COLON,
+    BEFORE_VALUE,
+    FIRST_ITEM, /* or the list's end */
+    IN_TEXT,
+    IN_WORD,
+    IN_OTHER, /* it is jumped over */
+    BEHIND_VALUE,
+};
+
+/* What a value is, by where it is; of an object or a list, what its values are. */
+enum meaning { OTHER, BODY, PROMPT, MESSAGES, MESSAGE, CONTENT, PART, ROLE, TEXT, WANTED };
+
+void prompt_scan_init(struct prompt_scan *scan, struct arena *arena, size_t most_bytes) {
+    *scan = (struct prompt_scan){.result = PROMPT_SCAN_MORE, .most_bytes = most_bytes};
+    buf_init(&scan->system, arena, 0);
+    buf_init(&scan->text, arena, 0);
+}
+
+static void give_up(struct prompt_scan *scan) {
+    scan->result = PROMPT_SCAN_NONE;
+}
+
+/* ---- what is kept ---------------------------------------------------------------------------- */
+
+static void keep(struct prompt_scan *scan, const char *bytes, size_t n_bytes) {
+    struct buf *to = scan->in_system ? &scan->system : &scan->text;
+    size_t room = scan->most_bytes - to->len;
+    buf_add(to, bytes, n_bytes < room ? n_bytes : room);
+    if (to->failed) {
+        give_up(scan);
+    }
+}
+
+static void keep_text(struct prompt_scan *scan, const char *bytes, size_t n_bytes) {
+    keep(scan, bytes, n_bytes);
+    scan->n_bytes += n_bytes;
+}
+
+/* ---- meanings -------------------------------------------------------------------------------- */
+
+static uint8_t frame_of(const struct prompt_scan *scan) {
+    return scan->depth > 0 ? scan->frames[scan->depth - 1] : OTHER;
+}
+
+static enum meaning meaning_of_key(const struct prompt_scan *scan) {
+    static const struct {
+        enum meaning in;
+        const char *key;
+        enum meaning value;
+    } rows[] = {{BODY, "prompt", PROMPT},      {BODY, "messages", MESSAGES},
+                {BODY, "system", CONTENT},     {BODY, "max_tokens", WANTED},
+                {MESSAGE, "role", ROLE},       {BODY, "max_completion_tokens", WANTED},
+                {MESSAGE, "content", CONTENT}, {PART, "text", TEXT}};
+    struct str key = str_make(scan->key, scan->n_key);
+    for (size_t i = 0; scan->n_key <= sizeof(scan->key) && i < sizeof(rows) / sizeof(*rows); i++) {
+        if (rows[i].in == frame_of(scan) && str_is(key, rows[i].key)) {
+            return rows[i].value;
+        }
+    }
+    return OTHER;
+}
+
+/* Of an item of the list that is open. */
+static enum meaning meaning_of_item(const struct prompt_scan *scan) {
+    uint8_t frame = frame_of(scan);
+    return frame == PROMPT ? PROMPT : frame == MESSAGES ? MESSAGE : frame == CONTENT ? PART : OTHER;
+}
+
+static bool is_list(uint8_t frame) {
+    return frame == PROMPT || frame == MESSAGES || frame == CONTENT;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static void push(struct prompt_scan *scan, uint8_t frame) {
+    scan->frames[scan->depth++] = frame;
+    scan->state = is_list(frame) ? FIRST_ITEM : FIRST_KEY;
+    if (frame == MESSAGE) {
+        keep(scan, &MESSAGE_MARK, 1);
+    }
+}
+
+static void pop(struct prompt_scan *scan) {
+    scan->depth--;
+    scan->state = BEHIND_VALUE;
+    if (scan->depth == 0) {
+        scan->result = PROMPT_SCAN_END;
+    }
+}
+
+static void begin_text(struct prompt_scan *scan, enum state state) {
+    scan->inside = (struct model_scan_text){.code = 0};
+    scan->n_key = 0;
+    scan->state = (uint8_t)state;
+}
+
+static bool is_text(uint8_t meaning) {
+    return meaning == PROMPT || meaning == CONTENT || meaning == PART || meaning == ROLE ||
+           meaning == TEXT;
+}
+
+static bool is_looked_into(const struct prompt_scan *scan, char c) {
+    bool wanted = c == '[' ? is_list(scan->value) : scan->value == MESSAGE || scan->value == PART;
+    return wanted && scan->depth < PROMPT_SCAN_MOST_DEPTH;
+}
+
+/* A word in a list of tokens. */
+static bool is_token(const struct prompt_scan *scan) {
+    return frame_of(scan) == PROMPT;
+}
+
+static void begin_word(struct prompt_scan *scan, char c) {
+    scan->state = IN_WORD;
+    scan->number = c >= '0' && c <= '9' ? (uint64_t)(c - '0') : UINT64_MAX;
+    if (is_token(scan)) {
+        keep(scan, &c, 1);
+    }
+}
+
+/* The first byte of a value. */
+static void begin_value(struct prompt_scan *scan, char c) {
+    if (frame_of(scan) == BODY) {
+        scan->in_system = scan->value == CONTENT;
+    }
+    if (c == '"' && is_text(scan->value)) {
+        begin_text(scan, IN_TEXT);
+    } else if ((c == '{' || c == '[') && is_looked_into(scan, c)) {
+        push(scan, scan->value);
+    } else if (c == '"' || c == '{' || c == '[') {
+        json_jump_begin(&scan->jump, c);
+        scan->state = IN_OTHER;
+    } else if (json_is_of_word(c)) {
+        begin_word(scan, c);
+    } else {
+        give_up(scan);
+    }
+}
+
+static void end_text(struct prompt_scan *scan) {
+    scan->state = BEHIND_VALUE;
+    if (scan->value == ROLE || frame_of(scan) == PROMPT) {
+        keep(scan, &TEXT_MARK, 1);
+    }
+}
+
+/* ---- strings --------------------------------------------------------------------------------- */
+
+static void add_to_key(struct prompt_scan *scan, const char *bytes, size_t n_bytes) {
+    for (size_t i = 0; i < n_bytes && scan->n_key <= sizeof(scan->key); i++) {
+        if (scan->n_key < sizeof(scan->key)) {
+            scan->key[scan->n_key] = bytes[i];
+        }
+        scan->n_key++;
+    }
+}
+
+static void take_of_string(struct prompt_scan *scan, char c) {
+    bool is_key = scan->state == IN_KEY;
+    switch (model_scan_text_take(&scan->inside, c)) {
+    case MODEL_SCAN_TEXT_BYTES:
+        if (is_key) {
+            add_to_key(scan, scan->inside.out, scan->inside.n_out);
+        } else {
+            keep_text(scan, scan->inside.out, scan->inside.n_out);
+        }
+        break;
+    case MODEL_SCAN_TEXT_END:
+        if (is_key) {
+            scan->value = (uint8_t)meaning_of_key(scan);
+            scan->state = BEFORE_COLON;
+        } else {
+            end_text(scan);
+        }
+        break;
+    case MODEL_SCAN_TEXT_WRONG:
+        give_up(scan);
+        break;
+    }
+}
+
+/* The bytes of a string that are themselves: up to the next quote, backslash or control
+ * character. */
+static const char *find_special(const char *at, const char *end) {
+    for (; end - at >= LANES; at += LANES) {
+        lanes_bytes bytes;
+        memcpy(&bytes, at, LANES);
+        unsigned found =
+            lanes_bits((bytes == '"') | (bytes == '\\') | ((bytes >= 0) & (bytes < 0x20)));
+        if (found != 0) {
+            return at + __builtin_ctz(found);
+        }
+    }
+    while (at < end && *at != '"' && *at != '\\' && (unsigned char)*at >= 0x20) {
+        at++;
+    }
+    return at;
+}
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+static void take_behind_value(struct prompt_scan *scan, char c);
+
+/* A number of tokens, or a token's. */
+static void end_word(struct prompt_scan *scan) {
+    scan->state = BEHIND_VALUE;
+    if (is_token(scan)) {
+        keep(scan, &TEXT_MARK, 1);
+        scan->n_tokens++;
+    } else if (scan->value == WANTED && scan->number != UINT64_MAX) {
+        scan->n_wanted = scan->number;
+    }
+}
+
+static void take_of_word(struct prompt_scan *scan, char c) {
+    if (!json_is_of_word(c)) {
+        end_word(scan);
+        if (!json_is_blank(c)) {
+            take_behind_value(scan, c);
+        }
+        return;
+    }
+    bool counts = c >= '0' && c <= '9' && scan->number < UINT32_MAX;
+    scan->number = counts ? scan->number * 10 + (uint64_t)(c - '0') : UINT64_MAX;
+    if (is_token(scan)) {
+        keep(scan, &c, 1);
+    }
+}
+
+/* ---- between values -------------------------------------------------------------------------- */
+
+static void take_key(struct prompt_scan *scan, char c) {
+    if (c == '"') {
+        begin_text(scan, IN_KEY);
+    } else if (c == '}' && scan->state == FIRST_KEY) {
+        pop(scan);
+    } else {
+        give_up(scan);
+    }
+}
+
+static void take_behind_value(struct prompt_scan *scan, char c) {
+    bool in_list = is_list(frame_of(scan));
+    if (c == (in_list ? ']' : '}')) {
+        pop(scan);
+    } else if (c != ',') {
+        give_up(scan);
+    } else if (in_list) {
+        scan->value = (uint8_t)meaning_of_item(scan);
+        scan->state = BEFORE_VALUE;
+    } else {
+        scan->state = NEXT_KEY;
+    }
+}
+
+static void take_first_item(struct prompt_scan *scan, char c) {
+    if (c == ']') {
+        pop(scan);
+    } else {
+        scan->value = (uint8_t)meaning_of_item(scan);
+        begin_value(scan, c);
+    }
+}
+
+/* A byte between the parts of the text that is no blank. */
+static void take_between(struct prompt_scan *scan, char c) {
+    if (scan->state == BEFORE_OBJECT && c == '{') {
+        push(scan, BODY);
+    } else if (scan->state == FIRST_KEY || scan->state == NEXT_KEY) {
+        take_key(scan, c);
+    } else if (scan->state == BEFORE_COLON && c == ':') {
+        scan->state = BEFORE_VALUE;
+    } else if (scan->state == BEFORE_VALUE) {
+        begin_value(scan, c);
+    } else if (scan->state == FIRST_ITEM) {
+        take_first_item(scan, c);
+    } else if (scan->state == BEHIND_VALUE) {
+        take_behind_value(scan, c);
+    } else {
+        give_up(scan);
+    }
+}
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+/* One byte. */
+static void take(struct prompt_scan *scan, char c) {
+    if (scan->state == IN_KEY || scan->state == IN_TEXT) {
+        take_of_string(scan, c);
+    } else if (scan->state == IN_WORD) {
+        take_of_word(scan, c);
+    } else if (!json_is_blank(c)) {
+        take_between(scan, c);
+    }
+}
+
+/* Many bytes that are alike. Returns: the next that isn't, or `end`. */
+static const char *run(struct prompt_scan *scan, const char *at, const char *end) {
+    if (scan->state == IN_OTHER) {
+        const char *behind = json_jump_over(&scan->jump, at, end);
+        scan->state = behind ? BEHIND_VALUE : IN_OTHER;
+        return behind ? behind : end;
+    }
+    if (scan->state == IN_TEXT && scan->inside.escape == 0 && scan->inside.high == 0) {
+        const char *special = find_special(at, end);
+        keep_text(scan, at, (size_t)(special - at));
+        return special;
+    }
+    return at;
+}
+
+enum prompt_scan_result prompt_scan_feed(struct prompt_scan *scan, struct str chunk) {
+    const char *at = chunk.ptr, *end = chunk.len > 0 ? at + chunk.len : at;
+    while (scan->result == PROMPT_SCAN_MORE && at < end) {
+        at = run(scan, at, end);
+        if (at < end && scan->result == PROMPT_SCAN_MORE) {
+            take(scan, *at++);
+        }
+    }
+    return scan->result;
+}

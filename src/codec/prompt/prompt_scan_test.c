@@ -1,0 +1,224 @@
+/* The scan for a body's prompt: rows that say what is kept of which body, each cut at every byte;
+ * what is no prompt; and the bounds. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "codec/prompt/prompt_scan.h"
+#include "core/base/arena_fixture.h"
+#include "core/base/dice.h"
+
+enum { ROOM = 4096 };
+
+/* In two parts, of memory of their own. */
+static void scan_cut(struct str text, size_t cut, size_t room, struct prompt_scan *out) {
+    prompt_scan_init(out, arena, room);
+    for (int i = 0; i < 2; i++) {
+        struct str part =
+            i == 0 ? str_make(text.ptr, cut) : str_make(text.ptr + cut, text.len - cut);
+        char *copy = malloc(part.len + 1);
+        memcpy(copy, part.ptr, part.len);
+        prompt_scan_feed(out, str_make(copy, part.len));
+        free(copy);
+    }
+}
+
+static struct prompt_scan scan(struct str text) {
+    struct prompt_scan out;
+    prompt_scan_init(&out, arena, ROOM);
+    prompt_scan_feed(&out, text);
+    return out;
+}
+
+static void assert_text(const struct buf *got, const char *wanted, const char *of) {
+    if (!str_is(buf_str(got), wanted)) {
+        fail_msg("%s: got \"%.*s\", wanted \"%s\"", of, STR_ARG(buf_str(got)), wanted);
+    }
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+#define M "\x02" /* in front of a message */
+#define T "\x03" /* behind a role, or a text of a list */
+
+static const struct row {
+    struct str body;
+    const char *text, *system;
+    uint64_t n_bytes, n_tokens, n_wanted;
+} rows[] = {
+    {STR("{\"model\":\"m\",\"prompt\":\"Say hi\"}"), "Say hi", "", 6, 0, 0},
+    {STR(" {\n\"prompt\" :\t\"a\\u0062\\n\\\"\\ud83d\\ude00\" , \"max_tokens\" : 16 } "),
+     "ab\n\"\xf0\x9f\x98\x80", "", 8, 0, 16},
+    {STR("{\"prompt\":[\"one\",\"two\"]}"), "one" T "two" T, "", 6, 0, 0},
+    {STR("{\"prompt\":[1, 22 ,333],\"max_tokens\":5}"), "1" T "22" T "333" T, "", 0, 3, 5},
+    {STR("{\"prompt\":[[1,2],[3]]}"), "1" T "2" T "3" T, "", 0, 3, 0},
+    {STR("{\"prompt\":[]}"), "", "", 0, 0, 0},
+    {STR("{\"prompt\":null,\"max_tokens\":null}"), "", "", 0, 0, 0},
+    {STR("{\"prompt\":{\"text\":\"no\"},\"suffix\":\"no\"}"), "", "", 0, 0, 0},
+    {STR("{\"prompt\":\"\"}"), "", "", 0, 0, 0},
+    {STR("{\"pro\\u006dpt\":\"a\",\"prompts\":\"no\",\"promp\":\"no\"}"), "a", "", 1, 0, 0},
+    {STR("{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"max_completion_tokens\":7}"),
+     M "user" T "Hi", "", 6, 0, 7},
+    /* a text as a string, and as a part */
+    {STR("{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"Hi\"}]}]}"),
+     M "user" T "Hi", "", 6, 0, 0},
+    {STR("{\"messages\":[{\"role\":\"user\",\"content\":[\"H\",{\"text\":\"i\"},{\"type\":"
+         "\"image_url\",\"image_url\":{\"text\":\"no\",\"url\":\"data:x]}\"}}]}]}"),
+     M "user" T "Hi", "", 6, 0, 0},
+    {STR("{\"messages\":[{\"role\":\"system\",\"content\":\"Be.\"},{\"role\":\"user\",\"name\":"
+         "\"no\",\"content\":\"Go\"}, 7, \"no\", "
+         "{\"content\":null,\"tool_calls\":[{\"role\":\"no\"}]}]}"),
+     M "system" T "Be." M "user" T "Go" M, "", 15, 0, 0},
+    {STR("{\"system\":\"Be brief\",\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}"),
+     M "user" T "Hi", "Be brief", 14, 0, 0},
+    {STR("{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"system\":[{\"type\":\"text\","
+         "\"text\":\"Be \"},{\"text\":\"brief\"}],\"prompt\":\"!\"}"),
+     M "user" T "Hi!", "Be brief", 15, 0, 0},
+    {STR("{\"a\":{\"prompt\":\"no\"},\"b\":[{\"messages\":[]}],\"c\":\"\\\"prompt\\\":"
+         "\\\"no\\\"\"}"),
+     "", "", 0, 0, 0},
+    {STR("{\"max_tokens\":-1}"), "", "", 0, 0, 0},
+    {STR("{\"max_tokens\":1.5}"), "", "", 0, 0, 0},
+    {STR("{\"max_tokens\":\"8\"}"), "", "", 0, 0, 0},
+    {STR("{\"max_tokens\":99999999999999999999}"), "", "", 0, 0, 0},
+    {STR("{}"), "", "", 0, 0, 0},
+};
+
+static void what_is_kept(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        for (size_t cut = 0; cut <= rows[i].body.len; cut++) {
+            struct prompt_scan got;
+            scan_cut(rows[i].body, cut, ROOM, &got);
+            assert_int_equal(got.result, PROMPT_SCAN_END);
+            assert_text(&got.text, rows[i].text, rows[i].body.ptr);
+            assert_text(&got.system, rows[i].system, rows[i].body.ptr);
+            assert_int_equal(got.n_bytes, rows[i].n_bytes);
+            assert_int_equal(got.n_tokens, rows[i].n_tokens);
+            assert_int_equal(got.n_wanted, rows[i].n_wanted);
+        }
+    }
+}
+
+static void what_is_none(void **state) {
+    static const struct str bodies[] = {
+        STR("[\"prompt\"]"),
+        STR("prompt=hi"),
+        STR("\x1f\x8b\x08\x00"),
+        STR("{prompt:\"a\"}"),
+        STR("{\"prompt\" \"a\"}"),
+        STR("{\"prompt\":}"),
+        STR("{\"prompt\":\"a\" \"b\"}"),
+        STR("{\"prompt\":\"\\q\"}"),
+        STR("{\"prompt\":\"\\ud83d\"}"),
+        STR("{\"prompt\":\"a\nb\"}"),
+        STR("{\"prompt\":[1}"),
+        STR("{\"messages\":[{\"role\":\"user\"]}"),
+        STR("{\"a\":1,}"),
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(bodies) / sizeof(*bodies); i++) {
+        for (size_t cut = 0; cut <= bodies[i].len; cut++) {
+            struct prompt_scan got;
+            scan_cut(bodies[i], cut, ROOM, &got);
+            assert_int_equal(got.result, PROMPT_SCAN_NONE);
+        }
+    }
+}
+
+/* As long as nothing is wrong the rest may come. */
+static void every_beginning_waits(void **state) {
+    struct str body = rows[13].body;
+    (void)state;
+    for (size_t n = 0; n < body.len; n++) {
+        assert_int_equal(scan(str_make(body.ptr, n)).result, PROMPT_SCAN_MORE);
+    }
+}
+
+/* ---- bounds ---------------------------------------------------------------------------------- */
+
+static void only_the_first_bytes_are_kept(void **state) {
+    enum { N = 1000000 };
+    struct buf body;
+    struct prompt_scan got;
+    (void)state;
+    buf_init(&body, arena, N + 100);
+    buf_add_str(&body, STR("{\"prompt\":\""));
+    for (int i = 0; i < N; i++) {
+        buf_add_char(&body, (char)('a' + i % 26));
+    }
+    buf_add_str(&body, STR("\",\"max_tokens\":3}"));
+    prompt_scan_init(&got, arena, 100);
+    prompt_scan_feed(&got, str_make(body.data, 50));
+    assert_false(prompt_scan_is_full(&got));
+    prompt_scan_feed(&got, str_make(body.data + 50, 100));
+    assert_true(prompt_scan_is_full(&got));
+    prompt_scan_feed(&got, str_make(body.data + 150, body.len - 150));
+    assert_int_equal(got.result, PROMPT_SCAN_END);
+    assert_int_equal(got.text.len, 100);
+    assert_int_equal(got.n_bytes, N);
+    assert_int_equal(got.n_wanted, 3);
+}
+
+static void nesting_without_an_end(void **state) {
+    static const char *const begins[] = {
+        "{\"prompt\":", "{\"messages\":", "{\"system\":", "{\"x\":"};
+    (void)state;
+    for (size_t i = 0; i < sizeof(begins) / sizeof(*begins); i++) {
+        struct prompt_scan got = scan(str_of(begins[i]));
+        for (int k = 0; k < 100000; k++) {
+            prompt_scan_feed(&got, k % 2 == 0 || i > 0 ? STR("[") : STR("[1,\"a\","));
+        }
+        assert_int_equal(got.result, PROMPT_SCAN_MORE);
+        assert_true(got.text.len <= 20);
+    }
+}
+
+/* A text of any bytes says the same however it is cut. */
+static void cut_at_random(void **state) {
+    static const char pieces[][20] = {"\"messages\":[",
+                                      "{\"role\":\"user\",",
+                                      "\"content\":\"",
+                                      "\\u0041",
+                                      "text",
+                                      "\"}",
+                                      "]",
+                                      "}",
+                                      ",",
+                                      "{",
+                                      "[",
+                                      "\"",
+                                      "\"prompt\":",
+                                      "12",
+                                      "\\",
+                                      " ",
+                                      "\"text\":"};
+    struct dice dice = {1};
+    (void)state;
+    for (int i = 0; i < 20000; i++) {
+        struct prompt_scan one, two;
+        char text[400] = "{";
+        uint32_t n = dice_below(&dice, 18);
+        for (uint32_t k = 0; k < n; k++) {
+            strcat(text, pieces[dice_below(&dice, sizeof(pieces) / sizeof(*pieces))]);
+        }
+        size_t len = strlen(text);
+        one = scan(str_of(text));
+        scan_cut(str_of(text), dice_below(&dice, (uint32_t)len + 1), ROOM, &two);
+        assert_int_equal(one.result, two.result);
+        assert_true(str_eq(buf_str(&one.text), buf_str(&two.text)));
+        assert_true(str_eq(buf_str(&one.system), buf_str(&two.system)));
+        assert_int_equal(one.n_bytes, two.n_bytes);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_kept),           cmocka_unit_test(what_is_none),
+        cmocka_unit_test(every_beginning_waits),  cmocka_unit_test(only_the_first_bytes_are_kept),
+        cmocka_unit_test(nesting_without_an_end), cmocka_unit_test(cut_at_random),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,18 @@
+/* Server reflection (grpc.reflection.v1 and v1alpha, which agree): answers questions about the
+ * descriptors of the server's services, which are a FileDescriptorSet. Sans I/O.
+ *
+ * proto/reflection.proto */
+#ifndef SLUICE_CODEC_PROTOBUF_GRPC_REFLECTION_H
+#define SLUICE_CODEC_PROTOBUF_GRPC_REFLECTION_H
+
+#include "core/base/buf.h"
+#include "core/base/status.h"
+#include "core/base/str.h"
+
+/* Appends the ServerReflectionResponse to a ServerReflectionRequest; what is not known is an
+ * ErrorResponse in it. `descriptors` is our own and well formed. Returns: ST_BAD_REQUEST when
+ * `request` is not such a message. */
+enum status grpc_reflection_answer(struct str descriptors, struct str request, struct buf *out,
+                                   struct error *err) __attribute__((warn_unused_result));
+
+#endif

@@ -1,0 +1,102 @@
+/* Protocol buffers, the fields only: a reader whose strings and bytes are views of the message, and
+ * a writer. What they lack on purpose is a schema: who reads knows the field numbers. Nothing
+ * recurses: a nested message is a reader of its own, and groups (which nobody sends) are skipped
+ * with a count.
+ *
+ * Protocol buffers, "Encoding". */
+#ifndef SLUICE_CODEC_PROTOBUF_PB_H
+#define SLUICE_CODEC_PROTOBUF_PB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/buf.h"
+#include "core/base/status.h"
+#include "core/base/str.h"
+
+enum pb_type { PB_VARINT = 0, PB_FIXED64 = 1, PB_BYTES = 2, PB_FIXED32 = 5 };
+
+enum {
+    PB_MOST_GROUPS = 100, /* one within the other, when they are skipped */
+    PB_MOST_VARINT_BYTES = 10,
+};
+
+struct pb_field {
+    uint32_t number;
+    enum pb_type type;
+    uint64_t value;   /* PB_VARINT, PB_FIXED64, PB_FIXED32 */
+    struct str bytes; /* PB_BYTES: a view; a string, a nested message, a packed list */
+};
+
+struct pb_reader {
+    const char *at, *end;
+    const char *broken; /* what is wrong with the bytes; NULL: nothing so far */
+};
+
+static inline struct pb_reader pb_read(struct str message) {
+    const char *end = message.len > 0 ? message.ptr + message.len : message.ptr; /* may be NULL */
+    return (struct pb_reader){message.ptr, end, NULL};
+}
+
+/* The next field, whatever it is. */
+bool pb_next_any(struct pb_reader *reader, struct pb_field *field);
+
+/* The next field, in the order of the bytes; groups are passed over. Returns: false at the end, and
+ * where the bytes are no fields: then `broken` says why. (Most are looked at here: bytes whose tag
+ * and length are one byte each.) */
+static inline bool pb_next(struct pb_reader *reader, struct pb_field *field) {
+    size_t left = (size_t)(reader->end - reader->at);
+    if (left >= 2) {
+        unsigned char tag = (unsigned char)reader->at[0], n_bytes = (unsigned char)reader->at[1];
+        bool is_bytes = (tag & 0x87) == PB_BYTES && tag > PB_BYTES;
+        if (is_bytes && n_bytes < 0x80 && n_bytes <= left - 2) {
+            field->number = tag >> 3;
+            field->type = PB_BYTES;
+            field->value = 0;
+            field->bytes = str_make(reader->at + 2, n_bytes);
+            reader->at += 2 + n_bytes;
+            return true;
+        }
+    }
+    return left > 0 && pb_next_any(reader, field);
+}
+/* The next number of a packed list of varints. Returns: as pb_next. */
+bool pb_next_varint(struct pb_reader *reader, uint64_t *value);
+/* Is all of it well formed, as far as the fields of this level go? Returns: ST_BAD_REQUEST, saying
+ * what `what` ("ModelInferRequest") is not. */
+enum status pb_check(struct str message, const char *what, struct error *err)
+    __attribute__((warn_unused_result));
+/* The error for a reader that broke. Returns: ST_BAD_REQUEST. */
+enum status pb_broken(const struct pb_reader *reader, const char *what, struct error *err);
+/* Takes a string field. Returns: ST_BAD_FIELD where it has another type or is not UTF-8; `path`
+ * names it. */
+enum status pb_take_string(const struct pb_field *field, const char *path, struct str *out,
+                           struct error *err) __attribute__((warn_unused_result));
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+/* Fields are appended as they are asked for, also those with the default value: who wants proto3's
+ * leaving out looks at the value. */
+void pb_add_varint(struct buf *out, uint32_t number, uint64_t value);
+void pb_add_fixed64(struct buf *out, uint32_t number, uint64_t value);
+void pb_add_fixed32(struct buf *out, uint32_t number, uint32_t value);
+void pb_add_double(struct buf *out, uint32_t number, double value);
+void pb_add_bytes(struct buf *out, uint32_t number, struct str bytes);
+/* The same unless it is empty. */
+void pb_add_string(struct buf *out, uint32_t number, struct str text);
+/* Only the head of a field of bytes, of which `n_bytes` follow. */
+void pb_add_head(struct buf *out, uint32_t number, uint64_t n_bytes);
+/* Bytes that pb_add_head writes. */
+size_t pb_head_bytes(uint32_t number, uint64_t n_bytes);
+
+/* A nested message: what is appended between the two is its content. Returns: what pb_end wants. */
+size_t pb_begin(struct buf *out, uint32_t number);
+void pb_end(struct buf *out, size_t begun);
+/* The same where another `n_elsewhere` bytes of the content are not in `out` but sent from where
+ * they lie, at its offset *cut, behind `begun`; *cut moves with the content. */
+void pb_end_around(struct buf *out, size_t begun, size_t *cut, uint64_t n_elsewhere);
+/* A packed list of int64 (field left out when there are none). */
+void pb_add_packed_i64(struct buf *out, uint32_t number, const int64_t *values, size_t n);
+
+#endif

@@ -1,0 +1,132 @@
+/* Traces as OTLP's JSON: every member of a span, and which spans there are. */
+#include "codec/trace/otlp_trace.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const struct otlp_ids IDS = {
+    .trace = {0x0a, 0xf7, 0x65, 0x19, 0x16, 0xcd, 0x43, 0xdd, 0x84, 0x48, 0xeb, 0x21, 0x1c, 0x80,
+              0x31, 0x9c},
+    .spans = {{1, 2, 3, 4, 5, 6, 7, 8}, {0x11}, {0x22}},
+};
+#define TRACE_TEXT "0af7651916cd43dd8448eb211c80319c"
+
+static void expect(const struct buf *out, const char *text) {
+    if (out->failed || !str_is(buf_str(out), text)) {
+        fail_msg("%.*s", STR_ARG(buf_str(out)));
+    }
+}
+
+static void frame(void **state) {
+    const struct otlp_attribute resource[] = {{STR("a"), STR("b")},
+                                              {STR("c\""), {"\xff", 1}}}; /* no text: left empty */
+    struct arena *arena = arena_new(NULL, 0);
+    struct buf out;
+    (void)state;
+    buf_init(&out, arena, 0);
+    otlp_trace_begin(&out, resource, 2, STR("9"));
+    otlp_trace_end(&out);
+    expect(&out, "{\"resourceSpans\":[{\"resource\":{\"attributes\":["
+                 "{\"key\":\"a\",\"value\":{\"stringValue\":\"b\"}},"
+                 "{\"key\":\"c\\\"\",\"value\":{\"stringValue\":\"\"}}]},"
+                 "\"scopeSpans\":[{\"scope\":{\"name\":\"sluice\",\"version\":\"9\"},"
+                 "\"spans\":[]}]}]}");
+    arena_free(arena);
+}
+
+/* Of a request that was refused: one span, which failed. */
+static void one_span(void **state) {
+    const unsigned char parent[SPAN_ID_BYTES] = {0xab};
+    struct otlp_ids ids = IDS;
+    struct trace_record record = {.id = 7, .model = STR("m"), .version = 3, .failure = STR("no")};
+    struct arena *arena = arena_new(NULL, 0);
+    struct buf out;
+    (void)state;
+    ids.parent = parent;
+    ids.state = STR("x=y");
+    record.ns[TRACE_HTTP_RECV_START] = 5;
+    record.ns[TRACE_HTTP_RECV_END] = 9;
+    buf_init(&out, arena, 0);
+    assert_int_equal(otlp_trace_add(&out, &record, &ids, 1000, true), 1);
+    expect(&out,
+           "{\"traceId\":\"" TRACE_TEXT "\",\"spanId\":\"0102030405060708\",\"traceState\":\"x=y\","
+           "\"parentSpanId\":\"ab00000000000000\",\"name\":\"InferRequest\",\"kind\":2,"
+           "\"startTimeUnixNano\":\"1005\",\"endTimeUnixNano\":\"1009\",\"attributes\":["
+           "{\"key\":\"triton.model_name\",\"value\":{\"stringValue\":\"m\"}},"
+           "{\"key\":\"triton.model_version\",\"value\":{\"intValue\":\"3\"}},"
+           "{\"key\":\"triton.trace_id\",\"value\":{\"intValue\":\"7\"}},"
+           "{\"key\":\"triton.trace_parent_id\",\"value\":{\"intValue\":\"0\"}}],\"events\":["
+           "{\"timeUnixNano\":\"1005\",\"name\":\"HTTP_RECV_START\"},"
+           "{\"timeUnixNano\":\"1009\",\"name\":\"HTTP_RECV_END\"}],"
+           "\"status\":{\"message\":\"no\",\"code\":2}}");
+    arena_free(arena);
+}
+
+/* How many spans a trace has, by the times that it has. */
+static void how_many(void **state) {
+    struct trace_record record = {.model = STR("m")};
+    struct arena *arena = arena_new(NULL, 0);
+    struct buf out;
+    (void)state;
+    buf_init(&out, arena, 0);
+    assert_int_equal(otlp_trace_add(&out, &record, &IDS, 0, true), 0);
+    record.ns[TRACE_REQUEST_START] = 1;
+    assert_int_equal(otlp_trace_add(&out, &record, &IDS, 0, true), 1);
+    record.ns[TRACE_REQUEST_END] = 8;
+    record.ns[TRACE_INFER_RESPONSE_COMPLETE] = 7;
+    assert_int_equal(otlp_trace_add(&out, &record, &IDS, 0, true), 2);
+    record.ns[TRACE_COMPUTE_START] = 2;
+    record.ns[TRACE_COMPUTE_END] = 3;
+    buf_init(&out, arena, 0);
+    assert_int_equal(otlp_trace_add(&out, &record, &IDS, 0, false), 3);
+    assert_int_equal(out.data[0], ',');
+    buf_add_char(&out, '\0');
+    assert_null(strstr(out.data, "status"));
+    assert_non_null(strstr(out.data, "\"spanId\":\"2200000000000000\",\"parentSpanId\":"
+                                     "\"1100000000000000\",\"name\":\"compute\""));
+    arena_free(arena);
+}
+
+static void what_was_refused(void **state) {
+    static const struct {
+        const char *answer;
+        uint64_t n;
+        const char *why;
+    } rows[] = {
+        {"", 0, ""},
+        {"{}", 0, ""},
+        {"[1]", 0, ""},
+        {"<html>", 0, ""},
+        {"{\"partialSuccess\":{}}", 0, ""},
+        {"{\"partialSuccess\":null}", 0, ""},
+        {"{\"partialSuccess\":{\"rejectedSpans\":\"3\",\"errorMessage\":\"too old\"}}", 3,
+         "too old"},
+        {"{\"partialSuccess\":{\"rejectedSpans\":2}}", 2, ""},
+        {"{\"partialSuccess\":{\"rejectedSpans\":-2}}", 0, ""},
+        {"{\"partialSuccess\":{\"rejectedSpans\":\"many\",\"errorMessage\":7}}", 0, ""},
+        {"{\"partialSuccess\":{\"errorMessage\":\"only said\"}}", 0, "only said"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct arena *arena = arena_new(NULL, 0);
+        struct str why;
+        assert_int_equal(otlp_trace_refused(arena, str_of(rows[i].answer), &why), rows[i].n);
+        assert_true(str_is(why, rows[i].why));
+        arena_free(arena);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(frame),
+        cmocka_unit_test(one_span),
+        cmocka_unit_test(how_many),
+        cmocka_unit_test(what_was_refused),
+    };
+    return cmocka_run_group_tests_name("wire/otlp_trace", tests, NULL, NULL);
+}

@@ -1,0 +1,43 @@
+/* What is known of one traced request when it is over, and its text in the form of the reference
+ * server's trace files. */
+#ifndef SLUICE_CODEC_TRACE_TRACE_RECORD_H
+#define SLUICE_CODEC_TRACE_TRACE_RECORD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/buf.h"
+#include "core/tensor/tensor.h"
+
+#define MARK(name) TRACE_##name,
+enum trace_mark {
+#include "codec/trace/trace_mark.def"
+    TRACE_MARKS
+};
+#undef MARK
+
+/* A tensor as it came into the queue, or as the backend gave it. */
+struct trace_tensor {
+    bool is_output;
+    struct tensor tensor;
+};
+
+struct trace_record {
+    uint64_t id; /* of this process */
+    struct str model;
+    uint64_t version;
+    struct str request_id;    /* empty: none */
+    struct str failure;       /* why the model gave no answer; empty: it did, or was not asked */
+    uint64_t ns[TRACE_MARKS]; /* on the monotonic clock; 0: that has not been */
+    const struct trace_tensor *tensors;
+    size_t n_tensors;
+};
+
+const char *trace_mark_name(enum trace_mark mark);
+
+/* Appends the objects of a trace file's array, with commas between them: of the request, of each
+ * time when `times`, of each tensor. BYTES that are not UTF-8 have no data.
+ * Clause: reference, trace: JSON trace output. */
+void trace_record_print(struct buf *out, const struct trace_record *record, bool times);
+
+#endif

@@ -1,0 +1,26 @@
+/* How a caller says which trace its request is of: W3C Trace Context. */
+#ifndef SLUICE_CODEC_TRACE_TRACEPARENT_H
+#define SLUICE_CODEC_TRACE_TRACEPARENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/str.h"
+
+enum { TRACE_ID_BYTES = 16, SPAN_ID_BYTES = 8, TRACESTATE_MOST_BYTES = 512 };
+
+struct traceparent {
+    unsigned char trace[TRACE_ID_BYTES];
+    unsigned char span[SPAN_ID_BYTES];
+    bool sampled;
+};
+
+/* Returns: false for what is none; it is to be passed over then.
+ * Clause: W3C Trace Context, 3.2. */
+bool traceparent_parse(struct str text, struct traceparent *out);
+/* Can it be passed on? Its members are not looked at.
+ * Clause: W3C Trace Context, 3.3. */
+bool tracestate_is_sound(struct str text);
+
+#endif

@@ -1,0 +1,405 @@
+/* The memory of one request. Small blocks are bumps in chunks of 4 KiB, which come from and go back
+ * to the thread's cache; a large block is a malloc of its own, so that a body that grows can use
+ * realloc (which moves pages, not bytes) and so that it goes back to the system at once. It refuses
+ * to be shared between threads. */
+#include "core/base/arena.h"
+
+#include <assert.h>
+#include <stdalign.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/checked.h"
+#include "core/base/metric/metric.h"
+
+enum {
+    ARENA_ALIGN = 16,
+    ARENA_CHUNK_BYTES = 4096,
+#ifdef SLUICE_ARENA_EMULATE
+    ARENA_LARGE_BYTES = 0, /* every block is a malloc of its own */
+#else
+    ARENA_LARGE_BYTES = 2048,
+#endif
+};
+
+struct chunk {
+    struct chunk *next;
+};
+
+struct arena_cache {
+    struct chunk *free;
+    size_t n_free;
+    size_t max;
+    bool keeps; /* large blocks too */
+    struct large *kept;
+};
+
+/* Stands right before a large block's bytes. */
+struct large {
+    alignas(ARENA_ALIGN) struct large *next;
+    struct large *prev;
+    void *raw;      /* what malloc gave: this header, or padding before it */
+    size_t n_bytes; /* taken from malloc */
+};
+
+struct arena {
+    char *at;   /* the next free byte of the newest chunk */
+    char *end;  /* behind it */
+    char *last; /* the newest small block */
+    struct chunk *chunks;
+    struct large *larges;
+    struct arena_cache *cache;
+    size_t limit;
+    size_t total;
+};
+
+enum { ARENA_CHUNK_HEAD = (sizeof(struct chunk) + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN };
+
+static_assert(alignof(max_align_t) <= ARENA_ALIGN, "the arena's alignment suits every type");
+static_assert(sizeof(struct large) % ARENA_ALIGN == 0, "a large block's bytes are aligned");
+
+/* The next block starts aligned; a chunk's end is, so this stays inside. */
+static size_t rounded(size_t n_bytes) {
+    return (n_bytes + ARENA_ALIGN - 1) & ~(size_t)(ARENA_ALIGN - 1);
+}
+
+/* ---- chunks ---------------------------------------------------------------------------------- */
+
+struct arena_cache *arena_cache_new(size_t max_chunks) {
+    struct arena_cache *cache = malloc(sizeof(*cache));
+    if (cache) {
+        *cache = (struct arena_cache){.max = max_chunks};
+    }
+    return cache;
+}
+
+void arena_cache_free(struct arena_cache *cache) {
+    if (!cache) {
+        return;
+    }
+    while (cache->free) {
+        struct chunk *chunk = cache->free;
+        cache->free = chunk->next;
+        free(chunk);
+    }
+    while (cache->kept) {
+        struct large *large = cache->kept;
+        cache->kept = large->next;
+        free(large);
+    }
+    free(cache);
+}
+
+void arena_cache_keep_large(struct arena_cache *cache) {
+#ifndef SLUICE_ARENA_EMULATE
+    cache->keeps = true;
+#else
+    (void)cache; /* a block that is used again is larger than what is asked for */
+#endif
+}
+
+static struct chunk *chunk_take(struct arena_cache *cache) {
+    if (cache && cache->free) {
+        struct chunk *chunk = cache->free;
+        cache->free = chunk->next;
+        cache->n_free--;
+        return chunk;
+    }
+    return malloc(ARENA_CHUNK_BYTES);
+}
+
+static void chunk_give(struct arena_cache *cache, struct chunk *chunk) {
+    if (cache && cache->n_free < cache->max) {
+        chunk->next = cache->free;
+        cache->free = chunk;
+        cache->n_free++;
+    } else {
+        free(chunk);
+    }
+}
+
+/* ---- large blocks that are kept -------------------------------------------------------------- */
+
+/* The smallest kept block of at least `n_bytes`. Returns: its bytes, with a struct large in front;
+ * NULL when there is none. */
+static struct large *large_take(struct arena_cache *cache, size_t n_bytes) {
+    struct large **best = NULL;
+    for (struct large **at = cache ? &cache->kept : NULL; at && *at; at = &(*at)->next) {
+        if ((*at)->n_bytes >= n_bytes && (!best || (*at)->n_bytes < (*best)->n_bytes)) {
+            best = at;
+        }
+    }
+    struct large *large = best ? *best : NULL;
+    if (large) {
+        *best = large->next;
+    }
+    return large;
+}
+
+static void large_give(struct arena_cache *cache, struct large *large) {
+    if (!cache || !cache->keeps) {
+        free(large->raw);
+        return;
+    }
+    size_t n_bytes = large->n_bytes;
+    struct large *kept = large->raw;
+    *kept = (struct large){.next = cache->kept, .raw = kept, .n_bytes = n_bytes};
+    cache->kept = kept;
+}
+
+/* ---- the arena ------------------------------------------------------------------------------- */
+
+struct arena *arena_new(struct arena_cache *cache, size_t limit_bytes) {
+    struct chunk *chunk = chunk_take(cache);
+    if (!chunk) {
+        return NULL;
+    }
+    chunk->next = NULL;
+    struct arena *arena = (struct arena *)(void *)((char *)chunk + ARENA_CHUNK_HEAD);
+    size_t used = ARENA_CHUNK_HEAD + rounded(sizeof(*arena));
+    *arena = (struct arena){
+        .at = (char *)chunk + used,
+        .end = (char *)chunk + ARENA_CHUNK_BYTES,
+        .chunks = chunk,
+        .cache = cache,
+        .limit = limit_bytes > 0 ? limit_bytes : SIZE_MAX,
+        .total = ARENA_CHUNK_BYTES,
+    };
+    metric_add(METRIC_ARENAS, 1);
+    return arena;
+}
+
+void arena_free(struct arena *arena) {
+    if (!arena) {
+        return;
+    }
+    struct large *large = arena->larges;
+    while (large) {
+        struct large *next = large->next;
+        large_give(arena->cache, large);
+        large = next;
+    }
+    /* The arena lives in the oldest chunk, the last of the list. */
+    struct arena_cache *cache = arena->cache;
+    struct chunk *chunk = arena->chunks;
+    while (chunk) {
+        struct chunk *next = chunk->next;
+        chunk_give(cache, chunk);
+        chunk = next;
+    }
+    metric_add(METRIC_ARENAS, -1);
+}
+
+size_t arena_bytes(const struct arena *arena) {
+    return arena->total;
+}
+
+/* May the arena take `n_bytes` more from the system? */
+static bool within_limit(const struct arena *arena, size_t n_bytes) {
+    return arena->total <= arena->limit && n_bytes <= arena->limit - arena->total;
+}
+
+static bool chunk_add(struct arena *arena) {
+    struct chunk *chunk = within_limit(arena, ARENA_CHUNK_BYTES) ? chunk_take(arena->cache) : NULL;
+    if (!chunk) {
+        return false;
+    }
+    chunk->next = arena->chunks;
+    arena->chunks = chunk;
+    arena->at = (char *)chunk + ARENA_CHUNK_HEAD;
+    arena->end = (char *)chunk + ARENA_CHUNK_BYTES;
+    arena->total += ARENA_CHUNK_BYTES;
+    return true;
+}
+
+/* ---- large blocks ---------------------------------------------------------------------------- */
+
+static struct large *large_of(void *ptr) {
+    return (struct large *)ptr - 1;
+}
+
+static void large_link(struct arena *arena, struct large *large) {
+    large->prev = NULL;
+    large->next = arena->larges;
+    if (large->next) {
+        large->next->prev = large;
+    }
+    arena->larges = large;
+    arena->total += large->n_bytes;
+}
+
+static void large_unlink(struct arena *arena, struct large *large) {
+    if (large->prev) {
+        large->prev->next = large->next;
+    } else {
+        arena->larges = large->next;
+    }
+    if (large->next) {
+        large->next->prev = large->prev;
+    }
+    arena->total -= large->n_bytes;
+}
+
+static void *large_alloc(struct arena *arena, size_t n_bytes, size_t alignment) {
+    size_t padding = alignment - ARENA_ALIGN; /* malloc gives ARENA_ALIGN by itself */
+    size_t total;
+    if (!checked_add(n_bytes, sizeof(struct large) + padding, &total) ||
+        !within_limit(arena, total)) {
+        return NULL;
+    }
+    struct large *kept = large_take(arena->cache, total);
+    total = kept ? kept->n_bytes : total;
+    char *raw = kept ? (char *)kept : malloc(total);
+    if (!raw) {
+        return NULL;
+    }
+    uintptr_t first = (uintptr_t)raw + sizeof(struct large);
+    char *bytes = raw + sizeof(struct large) + ((0 - first) & (alignment - 1));
+    struct large *large = large_of(bytes);
+    large->raw = raw;
+    large->n_bytes = total;
+    large_link(arena, large);
+    return bytes;
+}
+
+/* A kept block that is large enough, with the bytes of `large`, whose place becomes a kept one. */
+static void *large_move(struct arena *arena, struct large *large, size_t total) {
+    struct large *moved = large_take(arena->cache, total);
+    if (!moved) {
+        return NULL;
+    }
+    moved->raw = moved;
+    memcpy(moved + 1, large + 1, large->n_bytes - sizeof(*large));
+    large_unlink(arena, large);
+    large_give(arena->cache, large);
+    large_link(arena, moved);
+    return moved + 1;
+}
+
+static void *large_realloc(struct arena *arena, void *ptr, size_t new_bytes) {
+    struct large *large = large_of(ptr);
+    size_t total;
+    if (!checked_add(new_bytes, sizeof(struct large), &total) ||
+        (total > large->n_bytes && !within_limit(arena, total - large->n_bytes))) {
+        return NULL;
+    }
+    if (arena->cache && arena->cache->keeps) {
+        void *moved = total <= large->n_bytes ? ptr : large_move(arena, large, total);
+        if (moved) {
+            return moved;
+        }
+    }
+    large_unlink(arena, large);
+    struct large *grown = realloc(large, total);
+    if (!grown) {
+        large_link(arena, large);
+        return NULL;
+    }
+    grown->raw = grown;
+    grown->n_bytes = total;
+    large_link(arena, grown);
+    return grown + 1;
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+void *arena_alloc_aligned(struct arena *arena, size_t n_bytes, size_t alignment) {
+    assert(alignment > 0 && (alignment & (alignment - 1)) == 0);
+    if (alignment < ARENA_ALIGN) {
+        alignment = ARENA_ALIGN;
+    }
+    if (n_bytes > ARENA_LARGE_BYTES || alignment > ARENA_LARGE_BYTES / 2 + ARENA_ALIGN) {
+        return large_alloc(arena, n_bytes, alignment);
+    }
+    for (;;) {
+        size_t padding = (0 - (uintptr_t)arena->at) & (alignment - 1);
+        if (padding + n_bytes <= (size_t)(arena->end - arena->at)) {
+            arena->last = arena->at + padding;
+            arena->at = arena->last + rounded(n_bytes);
+            return arena->last;
+        }
+        if (!chunk_add(arena)) {
+            return NULL;
+        }
+    }
+}
+
+/* Blocks begin and chunks end aligned, so that most need no padding. */
+void *arena_alloc(struct arena *arena, size_t n_bytes) {
+    if (n_bytes <= ARENA_LARGE_BYTES && n_bytes <= (size_t)(arena->end - arena->at)) {
+        arena->last = arena->at;
+        arena->at += rounded(n_bytes);
+        return arena->last;
+    }
+    return arena_alloc_aligned(arena, n_bytes, ARENA_ALIGN);
+}
+
+void *arena_calloc(struct arena *arena, size_t n, size_t size) {
+    size_t n_bytes;
+    void *ptr = checked_mul(n, size, &n_bytes) ? arena_alloc(arena, n_bytes) : NULL;
+    return ptr ? memset(ptr, 0, n_bytes) : NULL;
+}
+
+static void *realloc_copy(struct arena *arena, void *ptr, size_t old_bytes, size_t new_bytes) {
+    void *fresh = arena_alloc(arena, new_bytes);
+    if (fresh) {
+        memcpy(fresh, ptr, old_bytes < new_bytes ? old_bytes : new_bytes);
+    }
+    return fresh;
+}
+
+void *arena_realloc(struct arena *arena, void *ptr, size_t old_bytes, size_t new_bytes) {
+    if (!ptr) {
+        return arena_alloc(arena, new_bytes);
+    }
+    if (old_bytes > ARENA_LARGE_BYTES) {
+        bool simple = large_of(ptr)->raw == (void *)large_of(ptr);
+        if (simple && new_bytes > ARENA_LARGE_BYTES) {
+            return large_realloc(arena, ptr, new_bytes);
+        }
+        void *fresh = realloc_copy(arena, ptr, old_bytes, new_bytes);
+        if (fresh) {
+            struct large *large = large_of(ptr);
+            large_unlink(arena, large);
+            large_give(arena->cache, large);
+        }
+        return fresh;
+    }
+    if (ptr == arena->last && new_bytes <= ARENA_LARGE_BYTES &&
+        new_bytes <= (size_t)(arena->end - arena->last)) {
+        arena->at = arena->last + rounded(new_bytes);
+        return ptr;
+    }
+    return new_bytes <= old_bytes ? ptr : realloc_copy(arena, ptr, old_bytes, new_bytes);
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+struct str arena_dup(struct arena *arena, struct str text) {
+    size_t n_bytes;
+    char *copy = checked_add(text.len, 1, &n_bytes) ? arena_alloc(arena, n_bytes) : NULL;
+    if (!copy) {
+        return str_make(NULL, 0);
+    }
+    if (text.len > 0) {
+        memcpy(copy, text.ptr, text.len);
+    }
+    copy[text.len] = '\0';
+    return str_make(copy, text.len);
+}
+
+struct str arena_printf(struct arena *arena, const char *format, ...) {
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, format, args);
+    char *text = n >= 0 ? arena_alloc(arena, (size_t)n + 1) : NULL;
+    if (text) {
+        vsnprintf(text, (size_t)n + 1, format, again);
+    }
+    va_end(again);
+    va_end(args);
+    return str_make(text, text ? (size_t)n : 0);
+}

@@ -1,0 +1,147 @@
+/* Appending to a block that grows by doubling. It refuses to make each caller check each append:
+ * the first that fails sets `failed`, and the rest are dropped. */
+#include "core/base/buf.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/checked.h"
+#include "core/base/num.h"
+
+enum { BUF_FIRST_BYTES = 128 };
+
+void buf_init(struct buf *buf, struct arena *arena, size_t n_bytes) {
+    *buf = (struct buf){.arena = arena};
+    if (n_bytes > 0) {
+        buf_reserve(buf, n_bytes);
+    }
+}
+
+static bool buf_grow(struct buf *buf, size_t wanted) {
+    size_t cap = buf->cap <= SIZE_MAX / 2 ? buf->cap * 2 : wanted;
+    if (cap < wanted) {
+        cap = wanted < BUF_FIRST_BYTES ? BUF_FIRST_BYTES : wanted;
+    }
+    char *data = arena_realloc(buf->arena, buf->data, buf->cap, cap);
+    if (!data && cap > wanted) { /* near the limit twice as much may be too much */
+        cap = wanted;
+        data = arena_realloc(buf->arena, buf->data, buf->cap, cap);
+    }
+    if (!data) {
+        return false;
+    }
+    buf->data = data;
+    buf->cap = cap;
+    return true;
+}
+
+char *buf_reserve_more(struct buf *buf, size_t n_bytes) {
+    size_t wanted;
+    if (buf->failed) {
+        return NULL;
+    }
+    if (!checked_add(buf->len, n_bytes, &wanted) || !buf_grow(buf, wanted)) {
+        buf->failed = true;
+        return NULL;
+    }
+    return buf->data + buf->len;
+}
+
+void buf_add(struct buf *buf, const void *data, size_t n_bytes) {
+    char *to = n_bytes > 0 ? buf_reserve(buf, n_bytes) : NULL;
+    if (to) {
+        memcpy(to, data, n_bytes);
+        buf->len += n_bytes;
+    }
+}
+
+void buf_add_str(struct buf *buf, struct str text) {
+    buf_add(buf, text.ptr, text.len);
+}
+
+void buf_add_char(struct buf *buf, char c) {
+    buf_add(buf, &c, 1);
+}
+
+void buf_add_u64(struct buf *buf, uint64_t value) {
+    char *to = buf_reserve(buf, 20);
+    if (to) {
+        buf->len += num_print_u64(to, value);
+    }
+}
+
+void buf_add_i64(struct buf *buf, int64_t value) {
+    char *to = buf_reserve(buf, 20);
+    if (to) {
+        buf->len += num_print_i64(to, value);
+    }
+}
+
+void buf_printf(struct buf *buf, const char *format, ...) {
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    size_t room = buf->failed ? 0 : buf->cap - buf->len;
+    int n = vsnprintf(room > 0 ? buf->data + buf->len : NULL, room, format, args);
+    if (n >= 0 && (size_t)n >= room) { /* one more for the NUL that vsnprintf writes */
+        char *to = buf_reserve(buf, (size_t)n + 1);
+        if (to) {
+            vsnprintf(to, (size_t)n + 1, format, again);
+        }
+    }
+    if (n >= 0 && !buf->failed) {
+        buf->len += (size_t)n;
+    }
+    va_end(again);
+    va_end(args);
+}
+
+static void add_json_escape(struct buf *buf, char c) {
+    static const char hex[] = "0123456789abcdef";
+    static const char plain[] = "\"\\\b\f\n\r\t";
+    static const char letters[] = "\"\\bfnrt";
+    const char *at = c != '\0' ? strchr(plain, c) : NULL;
+    if (at) {
+        char text[2] = {'\\', letters[at - plain]};
+        buf_add(buf, text, sizeof(text));
+    } else {
+        char text[6] = {'\\', 'u', '0', '0', hex[(c >> 4) & 15], hex[c & 15]};
+        buf_add(buf, text, sizeof(text));
+    }
+}
+
+static bool is_plain(char c) {
+    return (unsigned char)c >= 0x20 && c != '"' && c != '\\';
+}
+
+/* Bytes of `text` before the first that is escaped; they are at `to` then, which has room. */
+static size_t copy_plain(char *to, struct str text) {
+    size_t n = 0;
+    while (n < text.len && is_plain(text.ptr[n])) {
+        to[n] = text.ptr[n];
+        n++;
+    }
+    return n;
+}
+
+/* Most have nothing to be escaped. */
+void buf_add_json_string(struct buf *buf, struct str text) {
+    buf_add_char(buf, '"');
+    for (;;) {
+        char *to = buf_reserve(buf, text.len + 1);
+        if (!to) {
+            return;
+        }
+        size_t n = copy_plain(to, text);
+        buf->len += n;
+        if (n == text.len) {
+            to[n] = '"';
+            buf->len++;
+            return;
+        }
+        add_json_escape(buf, text.ptr[n]);
+        text = str_make(text.ptr + n + 1, text.len - n - 1);
+    }
+}

@@ -1,0 +1,270 @@
+/* A configuration file becomes a tree: the limits that hold for every format, JSON (which yyjson
+ * reads itself), and no key twice in one object. It refuses to know what the keys mean. */
+#include "core/base/doc/doc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "core/base/buf.h"
+#include "core/base/doc/build.h"
+#include "core/base/utf8.h"
+
+/* Of the values while they are parsed; the text itself is at most DOC_MAX_BYTES. */
+enum { PARSE_ARENA_BYTES = 256 << 20 };
+
+static unsigned line_of(struct str text, size_t at) {
+    unsigned line = 1;
+    for (size_t i = 0; i < at && i < text.len; i++) {
+        line += text.ptr[i] == '\n';
+    }
+    return line;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+/* What ends a number or a word and begins no value. */
+static bool is_between(char c) {
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == ',' || c == ':' || c == ']' ||
+           c == '}';
+}
+
+/* The end of the string or word that starts at `at` in valid JSON. */
+static size_t token_end(struct str text, size_t at) {
+    if (text.ptr[at] == '"') {
+        for (at++; text.ptr[at] != '"'; at++) {
+            at += text.ptr[at] == '\\';
+        }
+        return at + 1;
+    }
+    while (at < text.len && !is_between(text.ptr[at])) {
+        at++;
+    }
+    return at;
+}
+
+/* Notes the line where each value starts. Values come in the text in the order of the tree:
+ * preorder, keys included. `text` is valid JSON with doc->tree's values. */
+static enum status json_lines(const struct doc_source *source, struct doc *doc) {
+    struct str text = source->text;
+    unsigned line = 1, depth = 0;
+    size_t n = 0;
+    doc->lines = calloc(yyjson_doc_get_val_count(doc->tree), sizeof(*doc->lines));
+    if (!doc->lines) {
+        return doc_no_memory(source);
+    }
+    for (size_t at = 0; at < text.len;) {
+        char c = text.ptr[at];
+        if (c == '{' || c == '[') {
+            if (++depth > DOC_MAX_DEPTH) {
+                return doc_fail(source, line, "nested deeper than %d", DOC_MAX_DEPTH);
+            }
+            doc->lines[n++] = line;
+            at++;
+        } else if (is_between(c)) {
+            depth -= c == ']' || c == '}';
+            line += c == '\n';
+            at++;
+        } else {
+            doc->lines[n++] = line;
+            at = token_end(text, at);
+        }
+    }
+    return ST_OK;
+}
+
+static enum status json_parse(const struct doc_source *source, struct doc *doc) {
+    yyjson_read_err problem;
+    /* Not changed without YYJSON_READ_INSITU; yyjson's signature has no const. */
+    doc->tree = yyjson_read_opts((char *)(uintptr_t)source->text.ptr, source->text.len,
+                                 YYJSON_READ_NOFLAG, NULL, &problem);
+    if (!doc->tree && problem.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION) {
+        return doc_no_memory(source);
+    }
+    if (!doc->tree) {
+        return doc_fail(source, line_of(source->text, problem.pos), "not JSON: %s", problem.msg);
+    }
+    return json_lines(source, doc);
+}
+
+/* ---- keys ------------------------------------------------------------------------------------ */
+
+static int compare_keys(const void *a, const void *b) {
+    yyjson_val *left = *(yyjson_val *const *)a, *right = *(yyjson_val *const *)b;
+    size_t n =
+        yyjson_get_len(left) < yyjson_get_len(right) ? yyjson_get_len(left) : yyjson_get_len(right);
+    int order = memcmp(yyjson_get_str(left), yyjson_get_str(right), n);
+    if (order == 0 && yyjson_get_len(left) != yyjson_get_len(right)) {
+        order = yyjson_get_len(left) < yyjson_get_len(right) ? -1 : 1;
+    }
+    if (order == 0) {
+        order = left < right ? -1 : left > right;
+    }
+    return order;
+}
+
+/* `keys` has room for all keys of `object`. */
+static enum status check_object_keys(const struct doc_source *source, const struct doc *doc,
+                                     yyjson_val *object, yyjson_val **keys) {
+    size_t n = 0, i, max;
+    yyjson_val *key, *value;
+    yyjson_obj_foreach(object, i, max, key, value) {
+        keys[n++] = key;
+    }
+    qsort(keys, n, sizeof(*keys), compare_keys);
+    for (i = 1; i < n; i++) {
+        struct str first = str_make(yyjson_get_str(keys[i - 1]), yyjson_get_len(keys[i - 1]));
+        if (str_eq(first, str_make(yyjson_get_str(keys[i]), yyjson_get_len(keys[i])))) {
+            yyjson_val *root = yyjson_doc_get_root(doc->tree);
+            return doc_fail(source, doc->lines[keys[i] - root],
+                            "the key \"%.*s\" is there twice; the first is in line %u",
+                            STR_ARG(first), doc->lines[keys[i - 1] - root]);
+        }
+    }
+    return ST_OK;
+}
+
+static enum status check_keys(const struct doc_source *source, const struct doc *doc) {
+    size_t n = yyjson_doc_get_val_count(doc->tree);
+    yyjson_val *root = yyjson_doc_get_root(doc->tree);
+    yyjson_val **keys = calloc(n, sizeof(*keys));
+    enum status status = keys ? ST_OK : doc_no_memory(source);
+    for (size_t i = 0; status == ST_OK && i < n; i++) {
+        if (yyjson_obj_size(root + i) > 1) {
+            status = check_object_keys(source, doc, root + i, keys);
+        }
+    }
+    free(keys);
+    return status;
+}
+
+/* ---- documents ------------------------------------------------------------------------------- */
+
+static enum status check_text(const struct doc_source *source) {
+    if (source->text.len > DOC_MAX_BYTES) {
+        return error_set(source->err, ST_BAD_CONFIG,
+                         "%s: expected at most %d bytes of configuration, got %zu", source->name,
+                         DOC_MAX_BYTES, source->text.len);
+    }
+    size_t valid = utf8_valid_prefix(source->text.ptr, source->text.len);
+    if (valid < source->text.len) {
+        return doc_fail(source, line_of(source->text, valid),
+                        "expected UTF-8 text, got the byte 0x%02x",
+                        (unsigned char)source->text.ptr[valid]);
+    }
+    return ST_OK;
+}
+
+static enum status parse_values(const struct doc_source *source, struct doc *doc) {
+    struct doc_value *root = NULL;
+    enum status status = check_text(source);
+    if (status != ST_OK) {
+        return status;
+    }
+    switch (doc->format) {
+    case DOC_JSON:
+        status = json_parse(source, doc);
+        break;
+    case DOC_YAML:
+    case DOC_YAML_MANY:
+        status = doc_yaml_parse(source, doc->format == DOC_YAML_MANY, &root);
+        break;
+    case DOC_PBTXT:
+        status = doc_pbtxt_parse(source, &root);
+        break;
+    }
+    if (status == ST_OK && root) {
+        status = doc_build(source, root, doc);
+    }
+    return status == ST_OK ? check_keys(source, doc) : status;
+}
+
+enum status doc_parse(enum doc_format format, const char *name, struct str text, struct doc **out,
+                      struct error *err) {
+    struct doc_source source = {.name = name, .text = text, .err = err};
+    struct doc *doc = calloc(1, sizeof(*doc));
+    enum status status = ST_OK;
+    source.arena = arena_new(NULL, PARSE_ARENA_BYTES);
+    if (doc) {
+        doc->format = format;
+        doc->name = strdup(name);
+    }
+    if (!doc || !doc->name || !source.arena) {
+        status = doc_no_memory(&source);
+    } else {
+        status = parse_values(&source, doc);
+    }
+    arena_free(source.arena);
+    if (status != ST_OK) {
+        doc_free(doc);
+        doc = NULL;
+    }
+    *out = doc;
+    return status;
+}
+
+enum status doc_of_tree(const char *name, yyjson_doc *tree, struct doc **out, struct error *err) {
+    struct doc *doc = calloc(1, sizeof(*doc));
+    char *copy = strdup(name);
+    if (!doc || !copy) {
+        free(copy);
+        free(doc);
+        yyjson_doc_free(tree);
+        return error_set(err, ST_NO_MEMORY, "%s: no memory for it", name);
+    }
+    *doc = (struct doc){.format = DOC_JSON, .tree = tree, .name = copy};
+    *out = doc;
+    return ST_OK;
+}
+
+void doc_free(struct doc *doc) {
+    if (doc) {
+        yyjson_doc_free(doc->tree);
+        free(doc->lines);
+        free(doc->name);
+        free(doc);
+    }
+}
+
+/* Reads until the end or one byte past the limit, so that doc_parse can say what is wrong. */
+static enum status read_file(int fd, struct buf *out, const char *path, struct error *err) {
+    for (;;) {
+        char *to = buf_reserve(out, 64 << 10);
+        if (!to) {
+            return error_set(err, ST_NO_MEMORY, "%s: out of memory while reading", path);
+        }
+        ssize_t n = read(fd, to, 64 << 10);
+        if (n < 0 && errno != EINTR) {
+            return error_set(err, ST_IO, "%s: cannot read: %s", path, strerror(errno));
+        }
+        if (n > 0) {
+            buf_advance(out, (size_t)n);
+        }
+        if (n == 0 || out->len > DOC_MAX_BYTES) {
+            return ST_OK;
+        }
+    }
+}
+
+enum status doc_load(enum doc_format format, const char *path, struct doc **out,
+                     struct error *err) {
+    *out = NULL;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return error_set(err, ST_IO, "%s: cannot open: %s", path, strerror(errno));
+    }
+    struct arena *arena = arena_new(NULL, 0);
+    struct buf text = {0};
+    enum status status = error_set(err, ST_NO_MEMORY, "%s: out of memory while reading", path);
+    if (arena) {
+        buf_init(&text, arena, 0);
+        status = read_file(fd, &text, path, err);
+    }
+    if (status == ST_OK) {
+        status = doc_parse(format, path, buf_str(&text), out, err);
+    }
+    arena_free(arena);
+    close(fd);
+    return status;
+}

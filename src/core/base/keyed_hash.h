@@ -1,0 +1,31 @@
+/* Hashes of what others choose, with a secret key: who does not know it can't find two texts that
+ * meet, or many that fall into one slot of a table. 128 bits, so that the hash can stand for the
+ * text: of a million texts no two meet. */
+#ifndef SLUICE_CORE_BASE_KEYED_HASH_H
+#define SLUICE_CORE_BASE_KEYED_HASH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/str.h"
+
+enum { HASH_KEY_BYTES = 192 };
+
+struct hash_key {
+    unsigned char bytes[HASH_KEY_BYTES];
+};
+
+struct keyed_hash {
+    uint64_t low, high; /* all bits of both are mixed */
+};
+
+/* Fills it with what nobody can guess. */
+void hash_key_init(struct hash_key *key);
+/* Thread: any. */
+struct keyed_hash keyed_hash_of(const struct hash_key *key, struct str text);
+
+static inline bool keyed_hash_equal(struct keyed_hash a, struct keyed_hash b) {
+    return a.low == b.low && a.high == b.high;
+}
+
+#endif

@@ -1,0 +1,55 @@
+/* The log: one line an event, to standard error, as text for people or as JSON for machines
+ * (`--log-format`). A line is a level, an event in words, and named values. A line leaves in one
+ * write; a slow reader of standard error slows the writer, it never tears lines.
+ *
+ * Thread: any. */
+#ifndef SLUICE_CORE_BASE_LOG_H
+#define SLUICE_CORE_BASE_LOG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/str.h"
+
+enum log_level { LOG_ERROR, LOG_WARNING, LOG_INFO, LOG_DEBUG };
+enum log_format { LOG_TEXT, LOG_JSON };
+
+/* Process-wide; called before threads start. Levels up to `level` are on. */
+void log_configure(enum log_level level, enum log_format format);
+bool log_enabled(enum log_level level);
+
+/* Turns one level on or off, whatever the others are; LOG_DEBUG goes by its number. */
+void log_level_set(enum log_level level, bool on);
+/* How much of LOG_DEBUG is wanted: 0 none, more than that all. */
+void log_verbose_set(uint32_t verbose);
+uint32_t log_verbose(void);
+
+/* One named value of a line. Text is escaped as the format needs it. */
+struct log_field {
+    const char *name;
+    enum { LOG_FIELD_STR, LOG_FIELD_U64, LOG_FIELD_I64, LOG_FIELD_F64 } kind;
+    struct str str;
+    uint64_t u64;
+    int64_t i64;
+    double f64;
+};
+#define LOG_STR(field_name, value)                                                                 \
+    ((struct log_field){.name = (field_name), .kind = LOG_FIELD_STR, .str = (value)})
+#define LOG_TEXT_OF(field_name, value) LOG_STR(field_name, str_of(value))
+#define LOG_U64(field_name, value)                                                                 \
+    ((struct log_field){.name = (field_name), .kind = LOG_FIELD_U64, .u64 = (value)})
+#define LOG_I64(field_name, value)                                                                 \
+    ((struct log_field){.name = (field_name), .kind = LOG_FIELD_I64, .i64 = (value)})
+#define LOG_F64(field_name, value)                                                                 \
+    ((struct log_field){.name = (field_name), .kind = LOG_FIELD_F64, .f64 = (value)})
+
+void log_write(enum log_level level, const char *event, const struct log_field *fields, unsigned n);
+/* log_event(LOG_INFO, "model loaded", LOG_STR("model", name), LOG_U64("version", v)); at least one
+ * field. */
+#define log_event(level, event, ...)                                                               \
+    log_write(                                                                                     \
+        (level), (event), (const struct log_field[]){__VA_ARGS__},                                 \
+        (unsigned)(sizeof((const struct log_field[]){__VA_ARGS__}) / sizeof(struct log_field)))
+void log_plain(enum log_level level, const char *event);
+
+#endif

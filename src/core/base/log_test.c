@@ -1,0 +1,283 @@
+/* What lands on standard error, caught in a pipe: the two formats, levels, and lines that can't be
+ * forged or torn. */
+#include "core/base/log.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <yyjson.h>
+
+/* Standard error, redirected into a file while a test catches it. */
+struct catcher {
+    FILE *file;
+    int saved;
+};
+
+static struct catcher catch_start(void) {
+    struct catcher catcher = {tmpfile(), dup(STDERR_FILENO)};
+    assert_non_null(catcher.file);
+    assert_true(catcher.saved >= 0);
+    assert_true(dup2(fileno(catcher.file), STDERR_FILENO) >= 0);
+    return catcher;
+}
+
+/* Returns what was written since, with a NUL behind it; free it. */
+static char *catch_end(struct catcher catcher) {
+    assert_true(dup2(catcher.saved, STDERR_FILENO) >= 0);
+    close(catcher.saved);
+    long n = lseek(fileno(catcher.file), 0, SEEK_END);
+    char *text = calloc(1, (size_t)n + 1);
+    assert_non_null(text);
+    assert_int_equal(pread(fileno(catcher.file), text, (size_t)n, 0), n);
+    fclose(catcher.file);
+    return text;
+}
+
+static char *catch_line(enum log_format format, const char *event, struct log_field field) {
+    log_configure(LOG_INFO, format);
+    struct catcher catcher = catch_start();
+    log_write(LOG_INFO, event, &field, 1);
+    return catch_end(catcher);
+}
+
+/* The time in front, "2026-11-21T10:00:00.123Z ", has 25 characters. */
+static const char *without_time(const char *line) {
+    int year, month, day, hour, minute, second, ms;
+    char z, space;
+    int n = sscanf(line, "%4d-%2d-%2dT%2d:%2d:%2d.%3d%c%c", &year, &month, &day, &hour, &minute,
+                   &second, &ms, &z, &space);
+    assert_int_equal(n, 9);
+    assert_int_equal(z, 'Z');
+    assert_int_equal(space, ' ');
+    assert_in_range(year, 2024, 9999);
+    return line + 25;
+}
+
+static void a_line_of_text(void **state) {
+    (void)state;
+    log_configure(LOG_INFO, LOG_TEXT);
+    struct catcher catcher = catch_start();
+    log_event(LOG_INFO, "model loaded", LOG_TEXT_OF("model", "digits"), LOG_U64("version", 1),
+              LOG_I64("delta", -5), LOG_F64("seconds", 0.25));
+    char *text = catch_end(catcher);
+    assert_string_equal(without_time(text),
+                        "INFO model loaded model=digits version=1 delta=-5 seconds=0.25\n");
+    free(text);
+}
+
+static void quotes_only_where_needed(void **state) {
+    static const struct {
+        const char *value;
+        size_t n;
+        const char *text;
+    } rows[] = {
+        {"plain/value:1", 13, "v=plain/value:1"},
+        {"caf\xc3\xa9", 5, "v=caf\xc3\xa9"},
+        {"", 0, "v=\"\""},
+        {"two words", 9, "v=\"two words\""},
+        {"a=b", 3, "v=\"a=b\""},
+        {"say \"x\"", 7, "v=\"say \\\"x\\\"\""},
+        {"back\\slash", 10, "v=\"back\\\\slash\""},
+        {"a\nERROR forged", 14, "v=\"a\\nERROR forged\""},
+        {"\x1b[31m", 5, "v=\"\\u001b[31m\""},
+        {"\xc2\x9b", 2, "v=\"\\u009b\""},
+        {"\0\x7f", 2, "v=\"\\u0000\\u007f\""},
+        {"\xff\xc3", 2, "v=\"\\xff\\xc3\""},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct str value = str_make(rows[i].value, rows[i].n);
+        char *line = catch_line(LOG_TEXT, "e", LOG_STR("v", value));
+        char want[100];
+        snprintf(want, sizeof(want), "INFO e %s\n", rows[i].text);
+        assert_string_equal(without_time(line), want);
+        free(line);
+    }
+}
+
+static yyjson_doc *parse_line(const char *line) {
+    size_t n = strlen(line);
+    assert_true(n > 0 && line[n - 1] == '\n');
+    assert_ptr_equal(strchr(line, '\n'), line + n - 1);
+    yyjson_doc *doc = yyjson_read(line, n, YYJSON_READ_NOFLAG);
+    assert_non_null(doc);
+    return doc;
+}
+
+static const char *member(yyjson_doc *doc, const char *name) {
+    return yyjson_get_str(yyjson_obj_get(yyjson_doc_get_root(doc), name));
+}
+
+static void a_line_of_json(void **state) {
+    (void)state;
+    log_configure(LOG_DEBUG, LOG_JSON);
+    struct catcher catcher = catch_start();
+    log_event(LOG_WARNING, "odd \"thing\"\n", LOG_STR("s", STR("a\n\"\\\x01\xff\xc3\xa9")),
+              LOG_U64("u", UINT64_MAX), LOG_I64("i", INT64_MIN), LOG_F64("f", 1.5),
+              LOG_F64("nan", (double)NAN));
+    char *text = catch_end(catcher);
+    yyjson_doc *doc = parse_line(text);
+    yyjson_val *root = yyjson_doc_get_root(doc);
+    assert_int_equal(strlen(member(doc, "time")), 24);
+    assert_string_equal(member(doc, "level"), "warning");
+    assert_string_equal(member(doc, "event"), "odd \"thing\"\n");
+    assert_string_equal(member(doc, "s"), "a\n\"\\\x01\xef\xbf\xbd\xc3\xa9");
+    assert_true(yyjson_get_uint(yyjson_obj_get(root, "u")) == UINT64_MAX);
+    assert_true(yyjson_get_sint(yyjson_obj_get(root, "i")) == INT64_MIN);
+    assert_true(yyjson_get_real(yyjson_obj_get(root, "f")) == 1.5);
+    assert_true(yyjson_is_str(yyjson_obj_get(root, "nan"))); /* JSON has no such number */
+    yyjson_doc_free(doc);
+    free(text);
+}
+
+static void levels(void **state) {
+    (void)state;
+    for (int level = LOG_ERROR; level <= LOG_DEBUG; level++) {
+        log_configure((enum log_level)level, LOG_TEXT);
+        struct catcher catcher = catch_start();
+        log_plain(LOG_ERROR, "one");
+        log_plain(LOG_WARNING, "two");
+        log_plain(LOG_INFO, "three");
+        log_plain(LOG_DEBUG, "four");
+        char *text = catch_end(catcher);
+        assert_int_equal(strstr(text, "ERROR one\n") != NULL, 1);
+        assert_int_equal(strstr(text, "WARNING two\n") != NULL, level >= LOG_WARNING);
+        assert_int_equal(strstr(text, "INFO three\n") != NULL, level >= LOG_INFO);
+        assert_int_equal(strstr(text, "DEBUG four\n") != NULL, level >= LOG_DEBUG);
+        assert_int_equal(log_enabled(LOG_INFO), level >= LOG_INFO);
+        free(text);
+    }
+}
+
+/* At each length around the buffer's end the line is whole: short enough for one write to a pipe,
+ * one newline, and in JSON still JSON. */
+/* As the server's clients turn them: each for itself, while lines may be written. */
+static void single_levels(void **state) {
+    (void)state;
+    log_configure(LOG_INFO, LOG_TEXT);
+    log_level_set(LOG_ERROR, false);
+    log_verbose_set(3);
+    struct catcher catcher = catch_start();
+    log_plain(LOG_ERROR, "one");
+    log_plain(LOG_INFO, "three");
+    log_plain(LOG_DEBUG, "four");
+    log_level_set(LOG_INFO, false);
+    log_level_set(LOG_ERROR, true);
+    log_verbose_set(0);
+    log_plain(LOG_ERROR, "five");
+    log_plain(LOG_INFO, "six");
+    log_plain(LOG_DEBUG, "seven");
+    char *text = catch_end(catcher);
+    assert_null(strstr(text, "one"));
+    assert_non_null(strstr(text, "INFO three\n"));
+    assert_non_null(strstr(text, "DEBUG four\n"));
+    assert_non_null(strstr(text, "ERROR five\n"));
+    assert_null(strstr(text, "six"));
+    assert_null(strstr(text, "seven"));
+    free(text);
+    log_configure(LOG_DEBUG, LOG_TEXT);
+    assert_int_equal(log_verbose(), 1);
+}
+
+static void long_lines_are_cut_whole(void **state) {
+    static const char *const fillers[] = {"x", "\n", "\xff", "\xc3\xa9", " "};
+    (void)state;
+    for (size_t f = 0; f < sizeof(fillers) / sizeof(fillers[0]); f++) {
+        for (size_t n = 3900; n < 4200; n++) {
+            char *value = malloc(n);
+            assert_non_null(value);
+            for (size_t i = 0; i < n; i++) {
+                value[i] = fillers[f][i % strlen(fillers[f])];
+            }
+            struct log_field fields[] = {LOG_STR("v", str_make(value, n)), LOG_U64("after", 7)};
+            for (int format = LOG_TEXT; format <= LOG_JSON; format++) {
+                log_configure(LOG_INFO, (enum log_format)format);
+                struct catcher catcher = catch_start();
+                log_write(LOG_INFO, "e", fields, 2);
+                char *line = catch_end(catcher);
+                assert_in_range(strlen(line), 3900, 4096);
+                assert_ptr_equal(strchr(line, '\n'), line + strlen(line) - 1);
+                if (format == LOG_JSON) {
+                    yyjson_doc_free(parse_line(line));
+                }
+                free(line);
+            }
+            free(value);
+            n += n < 3950 || n > 4110 ? 16 : 0;
+        }
+    }
+}
+
+static void many_fields_stop_where_the_line_is_full(void **state) {
+    struct log_field fields[500];
+    (void)state;
+    for (size_t i = 0; i < 500; i++) {
+        fields[i] = LOG_U64("a_name_of_some_length", UINT64_MAX);
+    }
+    log_configure(LOG_INFO, LOG_JSON);
+    struct catcher catcher = catch_start();
+    log_write(LOG_INFO, "e", fields, 500);
+    char *line = catch_end(catcher);
+    assert_in_range(strlen(line), 3900, 4096);
+    yyjson_doc_free(parse_line(line));
+    free(line);
+}
+
+static void *write_lines(void *argument) {
+    for (int i = 0; i < 200; i++) {
+        log_event(LOG_INFO, "thread", LOG_TEXT_OF("name", argument), LOG_I64("i", i));
+    }
+    return NULL;
+}
+
+static void threads_do_not_tear_lines(void **state) {
+    pthread_t threads[4];
+    char names[4][600];
+    (void)state;
+    log_configure(LOG_INFO, LOG_JSON);
+    struct catcher catcher = catch_start();
+    for (int i = 0; i < 4; i++) {
+        memset(names[i], 'a' + i, sizeof(names[i]) - 1);
+        names[i][sizeof(names[i]) - 1] = '\0';
+        assert_int_equal(pthread_create(&threads[i], NULL, write_lines, names[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    char *text = catch_end(catcher);
+    int lines = 0;
+    for (char *at = text; *at;) {
+        char *end = strchr(at, '\n');
+        assert_non_null(end);
+        yyjson_doc *doc = yyjson_read(at, (size_t)(end - at), YYJSON_READ_NOFLAG);
+        assert_non_null(doc);
+        assert_int_equal(strlen(member(doc, "name")), 599);
+        yyjson_doc_free(doc);
+        lines++;
+        at = end + 1;
+    }
+    assert_int_equal(lines, 800);
+    free(text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_line_of_text),
+        cmocka_unit_test(quotes_only_where_needed),
+        cmocka_unit_test(a_line_of_json),
+        cmocka_unit_test(levels),
+        cmocka_unit_test(single_levels),
+        cmocka_unit_test(long_lines_are_cut_whole),
+        cmocka_unit_test(many_fields_stop_where_the_line_is_full),
+        cmocka_unit_test(threads_do_not_tear_lines),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

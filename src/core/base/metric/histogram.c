@@ -1,0 +1,58 @@
+/* Histograms. The bucket of a value is the number of its bits: nothing is searched. */
+#include "core/base/metric/histogram.h"
+
+enum { NS_PER_US = 1000, BITS = 64 };
+
+unsigned metric_bucket(uint64_t value) {
+    if (value <= 1) {
+        return 0;
+    }
+    unsigned bucket = (unsigned)(BITS - __builtin_clzll(value - 1));
+    return bucket < METRIC_BOUNDS ? bucket : METRIC_BOUNDS;
+}
+
+static void add(struct metric_histogram *histogram, unsigned bucket, uint64_t value) {
+    metric_cell_add(&histogram->buckets[bucket], 1);
+    metric_cell_add(&histogram->sum, value);
+}
+
+void metric_histogram_add_ns(struct metric_histogram *histogram, uint64_t ns) {
+    add(histogram, metric_bucket(ns / NS_PER_US + (ns % NS_PER_US != 0)), ns);
+}
+
+void metric_histogram_add(struct metric_histogram *histogram, uint64_t size) {
+    add(histogram, metric_bucket(size), size);
+}
+
+void metric_histogram_read(const struct metric_histogram *histogram,
+                           struct metric_distribution *out) {
+    for (unsigned i = 0; i < METRIC_BUCKETS; i++) {
+        uint64_t n = metric_cell_read(&histogram->buckets[i]);
+        out->buckets[i] += n;
+        out->count += n;
+    }
+    out->sum += metric_cell_read(&histogram->sum);
+}
+
+void metric_distribution_add(struct metric_distribution *sum,
+                             const struct metric_distribution *part) {
+    for (unsigned i = 0; i < METRIC_BUCKETS; i++) {
+        sum->buckets[i] += part->buckets[i];
+    }
+    sum->count += part->count;
+    sum->sum += part->sum;
+}
+
+double metric_quantile(const struct metric_distribution *distribution, double q) {
+    double rank = q * (double)distribution->count, below = 0;
+    for (unsigned i = 0; i < METRIC_BOUNDS; i++) {
+        double here = (double)distribution->buckets[i];
+        if (here > 0 && below + here >= rank) {
+            double from = i > 0 ? (double)(UINT64_C(1) << (i - 1)) : 0;
+            double to = (double)(UINT64_C(1) << i);
+            return from + (to - from) * (rank - below) / here;
+        }
+        below += here;
+    }
+    return distribution->count > 0 ? (double)(UINT64_C(1) << (METRIC_BOUNDS - 1)) : 0;
+}

@@ -1,0 +1,56 @@
+/* A histogram with fixed buckets, each twice as wide as the one before: of times, whose buckets are
+ * microseconds, or of plain sizes. One thread at a time adds, with plain loads and stores; any
+ * thread reads at any time, and may see one more in a bucket than in the sum.
+ *
+ * Zeroed memory is an empty one. */
+#ifndef SLUICE_CORE_BASE_METRIC_HISTOGRAM_H
+#define SLUICE_CORE_BASE_METRIC_HISTOGRAM_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+enum {
+    METRIC_BOUNDS = 26, /* bucket i holds what is at most 1 << i: up to 33.5 s, or 33,554,432 */
+    METRIC_BUCKETS = METRIC_BOUNDS + 1, /* the last one holds what is larger */
+};
+
+/* A number that one thread at a time adds to. */
+typedef _Atomic uint64_t metric_cell;
+
+static inline void metric_cell_add(metric_cell *cell, uint64_t n) {
+    uint64_t value = atomic_load_explicit(cell, memory_order_relaxed);
+    atomic_store_explicit(cell, value + n, memory_order_relaxed);
+}
+
+static inline uint64_t metric_cell_read(const metric_cell *cell) {
+    return atomic_load_explicit(cell, memory_order_relaxed);
+}
+
+struct metric_histogram {
+    metric_cell buckets[METRIC_BUCKETS];
+    metric_cell sum; /* of the values: nanoseconds, or the sizes themselves */
+};
+
+/* The same at one moment, and of several added up. */
+struct metric_distribution {
+    uint64_t buckets[METRIC_BUCKETS];
+    uint64_t count;
+    uint64_t sum;
+};
+
+/* The bucket that holds `value`: the first whose bound is not below it. */
+unsigned metric_bucket(uint64_t value);
+/* Thread: one at a time. */
+void metric_histogram_add_ns(struct metric_histogram *histogram, uint64_t ns);
+void metric_histogram_add(struct metric_histogram *histogram, uint64_t size);
+/* Adds what was counted to `out`. */
+void metric_histogram_read(const struct metric_histogram *histogram,
+                           struct metric_distribution *out);
+void metric_distribution_add(struct metric_distribution *sum,
+                             const struct metric_distribution *part);
+/* The value that the share `q` (0 to 1) does not exceed, in the unit of the bounds; within its
+ * bucket values are taken to be spread evenly. Returns: 0 for an empty one; what lies beyond the
+ * last bound is that bound. */
+double metric_quantile(const struct metric_distribution *distribution, double q);
+
+#endif

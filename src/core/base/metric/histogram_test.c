@@ -1,0 +1,116 @@
+/* Histograms: which bucket holds what, sums, quantiles, and reading while another thread adds. */
+#include "core/base/metric/histogram.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static void bounds_belong_to_their_bucket(void **state) {
+    static const struct {
+        uint64_t value;
+        unsigned bucket;
+    } cases[] = {
+        {0, 0},
+        {1, 0},
+        {2, 1},
+        {3, 2},
+        {4, 2},
+        {5, 3},
+        {1024, 10},
+        {1025, 11},
+        {UINT64_C(1) << 25, 25},
+        {(UINT64_C(1) << 25) + 1, 26},
+        {UINT64_MAX, 26},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_int_equal(metric_bucket(cases[i].value), cases[i].bucket);
+    }
+}
+
+static void times_are_counted_in_microseconds(void **state) {
+    struct metric_histogram histogram = {0};
+    struct metric_distribution seen = {{0}, 0, 0};
+    (void)state;
+    metric_histogram_add_ns(&histogram, 0);
+    metric_histogram_add_ns(&histogram, 1000);
+    metric_histogram_add_ns(&histogram, 1001); /* over 1 us */
+    metric_histogram_add_ns(&histogram, UINT64_C(60000000000));
+    metric_histogram_read(&histogram, &seen);
+    assert_int_equal(seen.buckets[0], 2);
+    assert_int_equal(seen.buckets[1], 1);
+    assert_int_equal(seen.buckets[METRIC_BOUNDS], 1);
+    assert_int_equal(seen.count, 4);
+    assert_int_equal(seen.sum, UINT64_C(60000002001));
+}
+
+static void several_are_added_up(void **state) {
+    struct metric_histogram one = {0}, other = {0};
+    struct metric_distribution seen = {{0}, 0, 0};
+    (void)state;
+    metric_histogram_add(&one, 8);
+    metric_histogram_add(&other, 8);
+    metric_histogram_add(&other, 9);
+    metric_histogram_read(&one, &seen);
+    metric_histogram_read(&other, &seen);
+    assert_int_equal(seen.buckets[3], 2);
+    assert_int_equal(seen.buckets[4], 1);
+    assert_int_equal(seen.sum, 25);
+}
+
+static void quantiles_lie_within_their_bucket(void **state) {
+    struct metric_distribution seen = {{0}, 0, 0};
+    (void)state;
+    assert_true(metric_quantile(&seen, 0.5) <= 0);
+    seen.buckets[4] = 90; /* 8 to 16 */
+    seen.buckets[10] = 10;
+    seen.count = 100;
+    assert_float_equal(metric_quantile(&seen, 0.45), 12, 1e-9);
+    assert_float_equal(metric_quantile(&seen, 0.9), 16, 1e-9);
+    assert_float_equal(metric_quantile(&seen, 0.95), 768, 1e-9);
+    seen.buckets[METRIC_BOUNDS] = 900;
+    seen.count = 1000;
+    assert_float_equal(metric_quantile(&seen, 0.99), 33554432, 1e-9);
+}
+
+enum { N_ADDS = 200000 };
+
+static void *add_many(void *argument) {
+    struct metric_histogram *histogram = argument;
+    for (int i = 0; i < N_ADDS; i++) {
+        metric_histogram_add(histogram, 3);
+    }
+    return NULL;
+}
+
+static void read_while_another_adds(void **state) {
+    struct metric_histogram histogram = {0};
+    struct metric_distribution seen = {{0}, 0, 0};
+    uint64_t before = 0;
+    pthread_t thread;
+    (void)state;
+    assert_int_equal(pthread_create(&thread, NULL, add_many, &histogram), 0);
+    while (seen.count < N_ADDS) {
+        seen = (struct metric_distribution){{0}, 0, 0};
+        metric_histogram_read(&histogram, &seen);
+        assert_true(seen.count >= before && seen.buckets[2] == seen.count);
+        before = seen.count;
+    }
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(metric_cell_read(&histogram.sum), 3 * N_ADDS);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bounds_belong_to_their_bucket),
+        cmocka_unit_test(times_are_counted_in_microseconds),
+        cmocka_unit_test(several_are_added_up),
+        cmocka_unit_test(quantiles_lie_within_their_bucket),
+        cmocka_unit_test(read_while_another_adds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

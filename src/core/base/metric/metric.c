@@ -1,0 +1,241 @@
+/* The registry of metrics. Only the thread that owns a block writes to it, with a relaxed load and
+ * store, so that counting is a plain add; a reader takes the registry's lock, which only
+ * registering and ending threads take too, and sums. A thread that ends folds its block into a
+ * shared total.
+ *
+ * The registry is the one thing here that is the process's own: what counts is everywhere and has
+ * no handle to pass. It refuses histograms and labels whose values are not known beforehand: those
+ * belong to whoever has the objects, and only their names are here. */
+#include "core/base/metric/metric.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/thread_local.h"
+
+enum {
+    ERRORS = METRIC_COUNT_, /* where they begin, by protocol and status */
+    N_CELLS = ERRORS + (int)METRIC_PROTOCOLS * (int)ST_COUNT_,
+};
+
+struct metric_block {
+    _Atomic int64_t values[N_CELLS];
+    struct metric_block *next;
+    struct metric_block *prev;
+};
+
+struct metric_registry {
+    pthread_mutex_t lock;
+    pthread_once_t once;
+    pthread_key_t key; /* its destructor sees threads end */
+    struct metric_block *blocks;
+    _Atomic int64_t total[N_CELLS]; /* of threads that ended, and of those without a block */
+};
+
+static struct metric_registry registry = {
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .once = PTHREAD_ONCE_INIT,
+};
+static THREAD_LOCAL struct metric_block *own_block;
+
+struct metric_row {
+    const char *exposed;
+    const char *help;
+    enum metric_kind kind;
+};
+
+#define FAMILY(name, kind, exposed, help)
+#define METRIC(name, kind, exposed, help) [METRIC_##name] = {exposed, help, METRIC_KIND_##kind},
+static const struct metric_row metric_rows[METRIC_COUNT_] = {
+#include "core/base/metric/metric.def"
+};
+#undef METRIC
+#undef FAMILY
+
+#define METRIC(name, kind, exposed, help)
+#define FAMILY(name, kind, exposed, help)                                                          \
+    [METRIC_FAMILY_##name] = {exposed, help, METRIC_KIND_##kind},
+static const struct metric_row family_rows[METRIC_FAMILIES] = {
+#include "core/base/metric/metric.def"
+};
+#undef METRIC
+#undef FAMILY
+
+static void thread_ended(void *argument) {
+    struct metric_block *block = argument;
+    pthread_mutex_lock(&registry.lock);
+    for (int i = 0; i < N_CELLS; i++) {
+        int64_t value = atomic_load_explicit(&block->values[i], memory_order_relaxed);
+        atomic_fetch_add_explicit(&registry.total[i], value, memory_order_relaxed);
+    }
+    if (block->prev) {
+        block->prev->next = block->next;
+    } else {
+        registry.blocks = block->next;
+    }
+    if (block->next) {
+        block->next->prev = block->prev;
+    }
+    pthread_mutex_unlock(&registry.lock);
+    own_block = NULL; /* a later destructor of this thread may still count: it gets a new one */
+    free(block);
+}
+
+static void registry_start(void) {
+    if (pthread_key_create(&registry.key, thread_ended) != 0) {
+        abort(); /* at the first count of the process: no key is left of a thousand */
+    }
+}
+
+/* Returns: NULL when memory is out. */
+static struct metric_block *block_register(void) {
+    pthread_once(&registry.once, registry_start);
+    struct metric_block *block = calloc(1, sizeof(*block));
+    if (!block || pthread_setspecific(registry.key, block) != 0) {
+        free(block);
+        return NULL;
+    }
+    pthread_mutex_lock(&registry.lock);
+    block->next = registry.blocks;
+    if (block->next) {
+        block->next->prev = block;
+    }
+    registry.blocks = block;
+    pthread_mutex_unlock(&registry.lock);
+    own_block = block;
+    return block;
+}
+
+/* The thread's first. */
+static void add_first(int cell, int64_t delta) __attribute__((cold, noinline));
+
+static inline void add(int cell, int64_t delta) {
+    struct metric_block *block = own_block;
+    if (!block) {
+        add_first(cell, delta);
+        return;
+    }
+    int64_t value = atomic_load_explicit(&block->values[cell], memory_order_relaxed);
+    atomic_store_explicit(&block->values[cell], value + delta, memory_order_relaxed);
+}
+
+static void add_first(int cell, int64_t delta) {
+    if (block_register()) {
+        add(cell, delta);
+    } else {
+        atomic_fetch_add_explicit(&registry.total[cell], delta, memory_order_relaxed);
+    }
+}
+
+static int error_cell(enum metric_protocol protocol, enum status status) {
+    return ERRORS + (int)protocol * (int)ST_COUNT_ + (int)status;
+}
+
+void metric_add(enum metric metric, int64_t delta) {
+    add((int)metric, delta);
+}
+
+void metric_add_error(enum metric_protocol protocol, enum status status) {
+    add(error_cell(protocol, status), 1);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* Cells `first` to `first` + `n`, summed. */
+static void read_cells(int first, int n, int64_t *out) {
+    pthread_mutex_lock(&registry.lock);
+    for (int i = 0; i < n; i++) {
+        out[i] = atomic_load_explicit(&registry.total[first + i], memory_order_relaxed);
+    }
+    for (struct metric_block *block = registry.blocks; block; block = block->next) {
+        for (int i = 0; i < n; i++) {
+            out[i] += atomic_load_explicit(&block->values[first + i], memory_order_relaxed);
+        }
+    }
+    pthread_mutex_unlock(&registry.lock);
+}
+
+int64_t metric_read(enum metric metric) {
+    int64_t value;
+    read_cells((int)metric, 1, &value);
+    return value;
+}
+
+int64_t metric_read_error(enum metric_protocol protocol, enum status status) {
+    int64_t value;
+    read_cells(error_cell(protocol, status), 1, &value);
+    return value;
+}
+
+/* ---- printing -------------------------------------------------------------------------------- */
+
+/* The name without labels. */
+static struct str name_of(const struct metric_row *row) {
+    return str_make(row->exposed, strcspn(row->exposed, "{"));
+}
+
+/* What is within the braces. */
+static struct str labels_of(const struct metric_row *row) {
+    const char *begin = strchr(row->exposed, '{');
+    return begin ? str_make(begin + 1, strlen(begin) - 2) : STR("");
+}
+
+static void begin(struct metric_text *text, const struct metric_row *row) {
+    metric_text_begin(text, name_of(row), row->kind, str_of(row->help));
+}
+
+void metric_family_begin(struct metric_text *text, enum metric_family family) {
+    begin(text, &family_rows[family]);
+}
+
+static void visit_cells(const int64_t *values,
+                        void (*visit)(void *cookie, const char *protocol, enum status status,
+                                      int64_t n),
+                        void *cookie) {
+    static const char *const protocols[METRIC_PROTOCOLS] = {[METRIC_HTTP] = "http",
+                                                            [METRIC_GRPC] = "grpc",
+                                                            [METRIC_MIP] = "mip",
+                                                            [METRIC_PICK] = "pick"};
+    for (int i = 0; i < N_CELLS - ERRORS; i++) {
+        if (values[i] != 0) {
+            visit(cookie, protocols[i / (int)ST_COUNT_], (enum status)(i % (int)ST_COUNT_),
+                  values[i]);
+        }
+    }
+}
+
+void metric_visit_errors(void (*visit)(void *cookie, const char *protocol, enum status status,
+                                       int64_t n),
+                         void *cookie) {
+    int64_t values[N_CELLS - ERRORS];
+    read_cells(ERRORS, N_CELLS - ERRORS, values);
+    visit_cells(values, visit, cookie);
+}
+
+static void print_error(void *cookie, const char *protocol, enum status status, int64_t n) {
+    struct metric_text *text = cookie;
+    struct buf labels;
+    buf_init(&labels, text->out->arena, 64);
+    metric_label_add(&labels, "protocol", str_of(protocol));
+    metric_label_add(&labels, "reason", str_of(status_name(status)));
+    metric_text_i64(text, buf_str(&labels), n);
+}
+
+void metric_print(struct metric_text *text, const char *without) {
+    int64_t values[N_CELLS];
+    read_cells(0, N_CELLS, values);
+    for (int i = 0; i < METRIC_COUNT_; i++) {
+        const struct metric_row *row = &metric_rows[i];
+        if (without && str_starts(name_of(row), str_of(without))) {
+            continue;
+        }
+        if (i == 0 || !str_eq(name_of(row), name_of(row - 1))) {
+            begin(text, row);
+        }
+        metric_text_i64(text, labels_of(row), values[i]);
+    }
+    metric_family_begin(text, METRIC_FAMILY_ERRORS);
+    visit_cells(values + ERRORS, print_error, text);
+}

@@ -1,0 +1,53 @@
+/* The registry of Sluice's own numbers. Each thread that counts has a block of its own, so that
+ * counting is a plain add; a reader sums the blocks. Rows are in metric.def, which also names the
+ * families whose numbers others hold.
+ *
+ * Thread: metric_add and metric_add_error from any thread; the first call on a thread registers its
+ * block. */
+#ifndef SLUICE_CORE_BASE_METRIC_METRIC_H
+#define SLUICE_CORE_BASE_METRIC_METRIC_H
+
+#include <stdint.h>
+
+#include "core/base/metric/text.h"
+#include "core/base/status.h"
+
+#define METRIC(name, kind, exposed, help) METRIC_##name,
+#define FAMILY(name, kind, exposed, help)
+enum metric {
+#include "core/base/metric/metric.def"
+    METRIC_COUNT_
+};
+#undef METRIC
+#undef FAMILY
+
+#define METRIC(name, kind, exposed, help)
+#define FAMILY(name, kind, exposed, help) METRIC_FAMILY_##name,
+enum metric_family {
+#include "core/base/metric/metric.def"
+    METRIC_FAMILIES
+};
+#undef METRIC
+#undef FAMILY
+
+/* Who answered with an error. */
+enum metric_protocol { METRIC_HTTP, METRIC_GRPC, METRIC_MIP, METRIC_PICK, METRIC_PROTOCOLS };
+
+void metric_add(enum metric metric, int64_t delta);
+/* A peer was told of an error, by whatever code its protocol has. */
+void metric_add_error(enum metric_protocol protocol, enum status status);
+/* The sum over all threads, those that ended included. */
+int64_t metric_read(enum metric metric);
+int64_t metric_read_error(enum metric_protocol protocol, enum status status);
+
+/* Calls `visit` for each kind of error that has happened. */
+void metric_visit_errors(void (*visit)(void *cookie, const char *protocol, enum status status,
+                                       int64_t n),
+                         void *cookie);
+
+/* Appends all that the registry holds, but names that begin with `without` (NULL: none). */
+void metric_print(struct metric_text *text, const char *without);
+/* Begins a family of FAMILY rows. */
+void metric_family_begin(struct metric_text *text, enum metric_family family);
+
+#endif

@@ -1,0 +1,57 @@
+/* The two text formats that metrics are read in: Prometheus' 0.0.4 and OpenMetrics 1.0. A page is
+ * written family by family, the samples of each right behind its head. It refuses to know any
+ * metric: names, help and values come from the caller.
+ *
+ * A counter whose name does not end with "_total" is of type unknown in OpenMetrics, which would
+ * want another name for it: the names of the reference server stay what dashboards ask for.
+ *
+ * Prometheus text format 0.0.4; OpenMetrics 1.0, "Text Format". */
+#ifndef SLUICE_CORE_BASE_METRIC_TEXT_H
+#define SLUICE_CORE_BASE_METRIC_TEXT_H
+
+#include <stdint.h>
+
+#include "core/base/buf.h"
+#include "core/base/metric/histogram.h"
+
+enum metric_format { METRIC_FORMAT_PROMETHEUS, METRIC_FORMAT_OPENMETRICS };
+
+enum metric_kind { METRIC_KIND_COUNTER, METRIC_KIND_GAUGE, METRIC_KIND_HISTOGRAM };
+
+/* What the bounds of a distribution are. */
+enum metric_unit {
+    METRIC_UNIT_SECONDS, /* counted in microseconds, its sum in nanoseconds */
+    METRIC_UNIT_ITEMS,
+};
+
+/* A page being written. */
+struct metric_text {
+    struct buf *out;
+    enum metric_format format;
+    struct str name; /* of the family at hand */
+};
+
+/* What an Accept field asks for (ptr NULL: there is none): OpenMetrics where it is named and weighs
+ * no less than plain text does. */
+enum metric_format metric_format_of(struct str accept);
+/* The Content-Type. */
+const char *metric_format_type(enum metric_format format);
+
+/* Begins a family; `name` stays until the next one. */
+void metric_text_begin(struct metric_text *text, struct str name, enum metric_kind kind,
+                       struct str help);
+/* A sample; `labels` as metric_label_add makes them, or empty. */
+void metric_text_i64(struct metric_text *text, struct str labels, int64_t value);
+void metric_text_u64(struct metric_text *text, struct str labels, uint64_t value);
+void metric_text_f64(struct metric_text *text, struct str labels, double value);
+/* All samples of a histogram, with the bounds from `first` to `last` and the infinite one. */
+void metric_text_distribution(struct metric_text *text, struct str labels,
+                              const struct metric_distribution *distribution, enum metric_unit unit,
+                              unsigned first, unsigned last);
+/* After the last family. */
+void metric_text_end(struct metric_text *text);
+
+/* Appends name="value", behind a comma where there is something before it; the value is escaped. */
+void metric_label_add(struct buf *labels, const char *name, struct str value);
+
+#endif

@@ -1,0 +1,93 @@
+/* A list for each size; in front of every block stands which size it has. */
+#include "core/base/small_blocks.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/checked.h"
+
+/* The address sanitizer sees who comes back to a block that is free only where none is kept. */
+#ifdef SLUICE_ARENA_EMULATE
+enum { KEEPS = 0 };
+#else
+enum { KEEPS = 1 };
+#endif
+
+/* Its size aligns what is behind it. */
+struct small_block {
+    _Alignas(max_align_t) size_t size; /* SMALL_BLOCKS_SIZES: larger than all of them */
+    size_t room;                       /* bytes behind this */
+};
+
+/* A kept block's content. */
+static struct small_block **next_of(struct small_block *block) {
+    return (struct small_block **)(void *)(block + 1);
+}
+
+static struct small_block *block_of(void *ptr) {
+    return (struct small_block *)ptr - 1;
+}
+
+void small_blocks_fini(struct small_blocks *blocks) {
+    for (size_t i = 0; i < SMALL_BLOCKS_SIZES; i++) {
+        while (blocks->kept[i]) {
+            struct small_block *block = blocks->kept[i];
+            blocks->kept[i] = *next_of(block);
+            free(block);
+        }
+    }
+    blocks->n_bytes = 0;
+}
+
+void *small_blocks_malloc(struct small_blocks *blocks, size_t n_bytes) {
+    size_t size = n_bytes > 0 ? (n_bytes - 1) / SMALL_BLOCKS_STEP : 0;
+    if (size < SMALL_BLOCKS_SIZES && blocks->kept[size]) {
+        struct small_block *block = blocks->kept[size];
+        blocks->kept[size] = *next_of(block);
+        blocks->n_bytes -= block->room;
+        return block + 1;
+    }
+    bool small = size < SMALL_BLOCKS_SIZES;
+    size_t room = small ? (size + 1) * SMALL_BLOCKS_STEP : n_bytes;
+    struct small_block *block =
+        room <= SIZE_MAX - sizeof(*block) ? malloc(sizeof(*block) + room) : NULL;
+    if (!block) {
+        return NULL;
+    }
+    *block = (struct small_block){.size = small ? size : SMALL_BLOCKS_SIZES, .room = room};
+    return block + 1;
+}
+
+void small_blocks_free(struct small_blocks *blocks, void *ptr) {
+    if (!ptr) {
+        return;
+    }
+    struct small_block *block = block_of(ptr);
+    if (!KEEPS || block->size >= SMALL_BLOCKS_SIZES ||
+        blocks->n_bytes + block->room > blocks->most_bytes) {
+        free(block);
+        return;
+    }
+    *next_of(block) = blocks->kept[block->size];
+    blocks->kept[block->size] = block;
+    blocks->n_bytes += block->room;
+}
+
+void *small_blocks_calloc(struct small_blocks *blocks, size_t n, size_t size) {
+    size_t n_bytes;
+    void *ptr = checked_mul(n, size, &n_bytes) ? small_blocks_malloc(blocks, n_bytes) : NULL;
+    return ptr ? memset(ptr, 0, n_bytes) : NULL;
+}
+
+void *small_blocks_realloc(struct small_blocks *blocks, void *ptr, size_t n_bytes) {
+    if (ptr && n_bytes <= block_of(ptr)->room) {
+        return ptr;
+    }
+    void *larger = small_blocks_malloc(blocks, n_bytes);
+    if (ptr && larger) {
+        memcpy(larger, ptr, block_of(ptr)->room);
+        small_blocks_free(blocks, ptr);
+    }
+    return larger;
+}

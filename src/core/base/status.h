@@ -1,0 +1,45 @@
+/* The one vocabulary of outcomes. A function that can fail returns an `enum status` and fills the
+ * caller's `struct error` once, where the failure happened, with a sentence that says what was
+ * expected, what came, and which setting changes a limit. Rows are in status.def; no other file
+ * maps reasons to the codes of a protocol. */
+#ifndef SLUICE_CORE_BASE_STATUS_H
+#define SLUICE_CORE_BASE_STATUS_H
+
+#include <stdarg.h>
+
+#define STATUS(name, text, http, grpc, mip) ST_##name,
+enum status {
+#include "core/base/status.def"
+    ST_COUNT_
+};
+#undef STATUS
+
+/* Bytes of an error's sentence, the final NUL included; longer text is cut at a character. */
+enum { ERROR_TEXT_BYTES = 480 };
+
+struct error {
+    enum status status;
+    char text[ERROR_TEXT_BYTES];
+};
+
+/* Fills `err` (NULL is allowed) with `status` and the formatted sentence. What a peer sent may be
+ * formatted with %.*s: control characters and invalid UTF-8 are replaced by '?' so that the text
+ * can go into any protocol and log. Returns: `status`, so that a caller can `return
+ * error_set(…)`. */
+enum status error_set(struct error *err, enum status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+enum status error_setv(struct error *err, enum status status, const char *format, va_list args)
+    __attribute__((format(printf, 3, 0)));
+
+/* Puts the formatted text and ": " in front of a sentence that is already there (a path, a model's
+ * name). Returns: err->status. */
+enum status error_prefix(struct error *err, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+const char *status_name(enum status status); /* "BAD_SHAPE" */
+const char *status_text(enum status status); /* "wrong shape" */
+int status_http(enum status status);
+int status_grpc(enum status status);
+int status_mip(enum status status);
+
+#endif

@@ -1,0 +1,133 @@
+/* The table of reasons and the sentence of an error: what it is cut to and cleaned of. */
+#include "core/base/status.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/base/utf8.h"
+
+static void rows_have_names_texts_and_codes(void **state) {
+    (void)state;
+    for (int i = 0; i < ST_COUNT_; i++) {
+        enum status status = (enum status)i;
+        assert_true(strlen(status_name(status)) > 0);
+        assert_true(strlen(status_text(status)) > 0);
+        assert_in_range(status_http(status), status == ST_OK ? 200 : 400,
+                        status == ST_OK ? 200 : 599);
+        assert_in_range(status_grpc(status), status == ST_OK ? 0 : 1, 16);
+        assert_in_range(status_mip(status), 0, 5);
+    }
+    assert_string_equal(status_name(ST_BAD_SHAPE), "BAD_SHAPE");
+    assert_string_equal(status_text(ST_BAD_SHAPE), "wrong shape");
+    assert_int_equal(status_http(ST_BODY_TOO_LARGE), 413);
+    assert_int_equal(status_grpc(ST_BODY_TOO_LARGE), 8);
+    assert_int_equal(status_mip(ST_BODY_TOO_LARGE), 3);
+}
+
+static void sentences_are_cleaned(void **state) {
+    static const struct {
+        const char *sent;
+        const char *written;
+    } rows[] = {
+        {"plain", "plain"},
+        {"a\r\nb\tc\x7f", "a??b?c?"},
+        {"caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80", "caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80"},
+        {"\xff\xfe", "??"},
+        {"\xc3(", "?("},
+        {"\xed\xa0\x80", "???"},        /* a surrogate */
+        {"\xc0\xaf", "??"},             /* overlong */
+        {"\xc2\x85 \xc2\x9b", "?? ??"}, /* C1: terminals obey them */
+        {"\xe2\x82", "??"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct error err;
+        assert_int_equal(error_set(&err, ST_BAD_FIELD, "%s", rows[i].sent), ST_BAD_FIELD);
+        assert_int_equal(err.status, ST_BAD_FIELD);
+        assert_string_equal(err.text, rows[i].written);
+    }
+}
+
+/* Each byte of ASCII beside each other, wherever in eight of them. */
+static void control_characters_are_found(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < 127 * 127; i++) {
+        char sent[] = "plain: what else is plain", written[sizeof sent];
+        size_t at = i % 16;
+        sent[at] = (char)(1 + i / 127), sent[at + 1] = (char)(1 + i % 127);
+        for (size_t k = 0; k < sizeof sent; k++) {
+            bool is_control = sent[k] != '\0' && (sent[k] < 0x20 || sent[k] == 0x7f);
+            written[k] = is_control ? '?' : sent[k];
+        }
+        struct error err;
+        error_set(&err, ST_BAD_FIELD, "%s", sent);
+        assert_string_equal(err.text, written);
+    }
+}
+
+static void long_sentences_are_cut_at_a_character(void **state) {
+    static const char *const characters[] = {"x", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80"};
+    (void)state;
+    for (size_t c = 0; c < 4; c++) {
+        for (int shift = 0; shift < 4; shift++) {
+            char text[4 * ERROR_TEXT_BYTES + 8] = "";
+            size_t n = 0;
+            memset(text, '-', (size_t)shift);
+            for (n = (size_t)shift; n < 2 * ERROR_TEXT_BYTES; n += c + 1) {
+                memcpy(text + n, characters[c], c + 1);
+            }
+            struct error err;
+            error_set(&err, ST_IO, "%s", text);
+            size_t len = strlen(err.text);
+            assert_true(len >= ERROR_TEXT_BYTES - 4 && len < ERROR_TEXT_BYTES);
+            assert_true(utf8_is_valid(err.text, len));
+            assert_memory_equal(err.text, text, len);
+            assert_null(strchr(err.text, '?'));
+        }
+    }
+}
+
+static void a_sentence_can_quote_itself(void **state) {
+    struct error err;
+    (void)state;
+    error_set(&err, ST_BAD_SHAPE, "first %d", 1);
+    error_set(&err, ST_BAD_DATA, "second after \"%s\"", err.text);
+    assert_string_equal(err.text, "second after \"first 1\"");
+    assert_int_equal(err.status, ST_BAD_DATA);
+}
+
+static void a_prefix_goes_in_front(void **state) {
+    struct error err;
+    (void)state;
+    error_set(&err, ST_BAD_CONFIG, "no such field");
+    assert_int_equal(error_prefix(&err, "model \"%s\"", "dig\nits"), ST_BAD_CONFIG);
+    assert_string_equal(err.text, "model \"dig?its\": no such field");
+    char longest[ERROR_TEXT_BYTES + 10];
+    memset(longest, 'p', sizeof(longest) - 1);
+    longest[sizeof(longest) - 1] = '\0';
+    error_prefix(&err, "%s", longest);
+    assert_int_equal(strlen(err.text), ERROR_TEXT_BYTES - 1);
+}
+
+static void no_error_is_wanted(void **state) {
+    (void)state;
+    assert_int_equal(error_set(NULL, ST_INTERNAL, "%s", "nobody reads this"), ST_INTERNAL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_have_names_texts_and_codes),
+        cmocka_unit_test(sentences_are_cleaned),
+        cmocka_unit_test(control_characters_are_found),
+        cmocka_unit_test(long_sentences_are_cut_at_a_character),
+        cmocka_unit_test(a_sentence_can_quote_itself),
+        cmocka_unit_test(a_prefix_goes_in_front),
+        cmocka_unit_test(no_error_is_wanted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,54 @@
+/* A view of bytes that somebody else owns: pointer and length, never NUL-terminated by promise.
+ * Who makes a view says what it borrows from. It refuses to be a string class: nothing here
+ * allocates. */
+#ifndef SLUICE_CORE_BASE_STR_H
+#define SLUICE_CORE_BASE_STR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+struct str {
+    const char *ptr;
+    size_t len;
+};
+
+/* For printf's "%.*s" (texts over INT_MAX are cut). */
+#define STR_ARG(s) ((int)((s).len > 0x7fffffff ? 0x7fffffff : (s).len)), ((s).ptr ? (s).ptr : "")
+/* A view of a literal. */
+#define STR(literal) ((struct str){(literal), sizeof(literal) - 1})
+
+static inline struct str str_make(const char *ptr, size_t len) {
+    return (struct str){ptr, len};
+}
+static inline struct str str_of(const char *text) {
+    return (struct str){text, text ? strlen(text) : 0};
+}
+static inline bool str_eq(struct str a, struct str b) {
+    return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
+}
+static inline bool str_is(struct str a, const char *text) {
+    return str_eq(a, str_of(text));
+}
+/* Below, at or above 0, as `a` is to `b`: by bytes, a prefix before what is longer. */
+int str_compare(struct str a, struct str b);
+/* The next one, of `n` bytes each. */
+bool str_same_letters(const char *a, const char *b, size_t n);
+/* ASCII case only, as HTTP field names and tokens want it. */
+static inline bool str_eq_nocase(struct str a, struct str b) {
+    return a.len == b.len && str_same_letters(a.ptr, b.ptr, a.len);
+}
+bool str_starts(struct str s, struct str prefix);
+static inline bool str_ends(struct str s, struct str suffix) {
+    return s.len >= suffix.len &&
+           (suffix.len == 0 || memcmp(s.ptr + (s.len - suffix.len), suffix.ptr, suffix.len) == 0);
+}
+/* Without spaces and tabs at both ends (HTTP's OWS). */
+struct str str_trim(struct str s);
+/* Cuts `rest` at the first `sep`: returns what is before it and leaves in `rest` what is behind;
+ * without a `sep` returns all and leaves `rest` with a NULL pointer. */
+struct str str_cut(struct str *rest, char sep);
+/* A copy with a NUL behind it. Returns: NULL when out of memory. Owns: the caller, by free. */
+char *str_dup(struct str s) __attribute__((warn_unused_result));
+
+#endif

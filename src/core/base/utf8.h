@@ -1,0 +1,42 @@
+/* Is this text? Strict UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF. */
+#ifndef SLUICE_CORE_BASE_UTF8_H
+#define SLUICE_CORE_BASE_UTF8_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Returns: the bytes (1 to 4) of the character that `data` begins with; 0 when there is none or it
+ * is not well formed within `n_bytes`. */
+size_t utf8_next(const void *data, size_t n_bytes);
+/* Returns: `n_bytes` when all of it is valid, else the offset of the first byte that is not. */
+size_t utf8_valid_prefix(const void *data, size_t n_bytes);
+/* All of it is below 128: what most names are. The last words overlap. */
+static inline bool utf8_is_ascii(const void *data, size_t n_bytes) {
+    const unsigned char *p = data;
+    uint64_t word, seen = 0;
+    uint32_t half, other_half;
+    if (n_bytes >= sizeof word) {
+        for (size_t at = 0; at < n_bytes - sizeof word; at += sizeof word) {
+            memcpy(&word, p + at, sizeof word);
+            seen |= word;
+        }
+        memcpy(&word, p + n_bytes - sizeof word, sizeof word);
+        seen |= word;
+    } else if (n_bytes >= sizeof half) {
+        memcpy(&half, p, sizeof half);
+        memcpy(&other_half, p + n_bytes - sizeof half, sizeof half);
+        seen = half | other_half;
+    } else {
+        for (size_t at = 0; at < n_bytes; at++) {
+            seen |= p[at];
+        }
+    }
+    return (seen & 0x8080808080808080u) == 0;
+}
+static inline bool utf8_is_valid(const void *data, size_t n_bytes) {
+    return utf8_is_ascii(data, n_bytes) || utf8_valid_prefix(data, n_bytes) == n_bytes;
+}
+
+#endif

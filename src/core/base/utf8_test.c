@@ -1,0 +1,141 @@
+/* Every boundary of well-formed UTF-8, each at every position of the fast path's eight bytes. */
+#include "core/base/utf8.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+struct row {
+    const char *bytes;
+    size_t n;
+    size_t valid; /* the length of the valid prefix */
+};
+
+static const struct row rows[] = {
+    {"\x00", 1, 1},
+    {"\x7f", 1, 1},
+    {"\x80", 1, 0},
+    {"\xbf", 1, 0},
+    {"\xc0\x80", 2, 0}, /* overlong NUL */
+    {"\xc1\xbf", 2, 0}, /* overlong */
+    {"\xc2\x7f", 2, 0},
+    {"\xc2\x80", 2, 2}, /* U+0080 */
+    {"\xc2\xc0", 2, 0},
+    {"\xdf\xbf", 2, 2}, /* U+07FF */
+    {"\xc3", 1, 0},
+    {"\xe0\x80\x80", 3, 0}, /* overlong */
+    {"\xe0\x9f\xbf", 3, 0}, /* overlong */
+    {"\xe0\xa0\x80", 3, 3}, /* U+0800 */
+    {"\xec\xbf\xbf", 3, 3},
+    {"\xed\x9f\xbf", 3, 3}, /* U+D7FF */
+    {"\xed\xa0\x80", 3, 0}, /* U+D800, a surrogate */
+    {"\xed\xbf\xbf", 3, 0}, /* U+DFFF, a surrogate */
+    {"\xee\x80\x80", 3, 3}, /* U+E000 */
+    {"\xef\xbf\xbf", 3, 3}, /* U+FFFF */
+    {"\xe2\x82", 2, 0},
+    {"\xe2\x82\x28", 3, 0},
+    {"\xe2\x28\x82", 3, 0},
+    {"\xf0\x80\x80\x80", 4, 0}, /* overlong */
+    {"\xf0\x8f\xbf\xbf", 4, 0}, /* overlong */
+    {"\xf0\x90\x80\x80", 4, 4}, /* U+10000 */
+    {"\xf3\xbf\xbf\xbf", 4, 4},
+    {"\xf4\x8f\xbf\xbf", 4, 4}, /* U+10FFFF */
+    {"\xf4\x90\x80\x80", 4, 0}, /* above it */
+    {"\xf5\x80\x80\x80", 4, 0},
+    {"\xff", 1, 0},
+    {"\xf0\x9f\x98", 3, 0},
+    {"\xf0\x9f\x98\x28", 4, 0},
+    {"\xf0\x28\x98\x80", 4, 0},
+    {"a\xc3\xa9\xff", 4, 3},
+};
+
+static void boundaries_at_every_position(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        for (size_t before = 0; before <= 17; before++) {
+            char text[32];
+            memset(text, 'x', sizeof(text));
+            memcpy(text + before, rows[i].bytes, rows[i].n);
+            size_t all = before + rows[i].n;
+            assert_int_equal(utf8_valid_prefix(text, all), before + rows[i].valid);
+            assert_int_equal(utf8_is_valid(text, all), rows[i].valid == rows[i].n);
+            /* and with text behind it, so that the last bytes are not special */
+            size_t whole = rows[i].valid == rows[i].n ? all + 8 : before + rows[i].valid;
+            assert_int_equal(utf8_valid_prefix(text, all + 8), whole);
+        }
+    }
+}
+
+/* Every sequence of two lead bytes against a slow definition: decode, then compare with what the
+ * code point would be encoded as. */
+static size_t slow_next(const unsigned char *p, size_t n) {
+    uint32_t code = p[0];
+    size_t len = code < 0x80 ? 1 : code < 0xc0 ? 0 : code < 0xe0 ? 2 : code < 0xf0 ? 3 : 4;
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    if (len <= 1 || code >= 0xf8) {
+        return code >= 0xf8 ? 0 : len;
+    }
+    code &= 0x7fu >> len;
+    for (size_t i = 1; i < len; i++) {
+        if (i >= n || (p[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+        code = code << 6 | (p[i] & 0x3f);
+    }
+    int bad = code < least[len] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000);
+    return bad ? 0 : len;
+}
+
+static void all_starts_agree_with_the_definition(void **state) {
+    static const unsigned char thirds[] = {0x00, 0x7f, 0x80, 0xbf, 0xc0, 0xff};
+    (void)state;
+    for (unsigned pair = 0; pair < 0x10000; pair++) {
+        for (size_t k = 0; k < 36; k++) {
+            unsigned char text[4] = {(unsigned char)(pair >> 8), (unsigned char)pair, thirds[k / 6],
+                                     thirds[k % 6]};
+            for (size_t n = 1; n <= 4; n++) {
+                if (utf8_next(text, n) != slow_next(text, n)) {
+                    fail_msg("%02x %02x %02x %02x of %zu", text[0], text[1], text[2], text[3], n);
+                }
+            }
+        }
+    }
+}
+
+/* One byte that is not ASCII, at each place of a text of each length. */
+static void ascii_is_seen(void **state) {
+    (void)state;
+    for (size_t n = 0; n < 40; n++) {
+        char text[40];
+        memset(text, 0x7f, sizeof(text));
+        assert_true(utf8_is_ascii(text, n));
+        for (size_t i = 0; i < n; i++) {
+            text[i] = '\x80';
+            assert_false(utf8_is_ascii(text, n));
+            assert_true(utf8_is_ascii(text, i));
+            text[i] = '\0';
+        }
+    }
+}
+
+static void nothing_is_text(void **state) {
+    (void)state;
+    assert_int_equal(utf8_valid_prefix(NULL, 0), 0);
+    assert_true(utf8_is_valid(NULL, 0));
+    assert_true(utf8_is_ascii(NULL, 0));
+    assert_int_equal(utf8_next(NULL, 0), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(boundaries_at_every_position),
+        cmocka_unit_test(all_starts_agree_with_the_definition),
+        cmocka_unit_test(ascii_is_seen),
+        cmocka_unit_test(nothing_is_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,197 @@
+/* A worker: libuv's loop, a stack of posted messages that any thread pushes to without a lock, and
+ * one async handle to wake it. It refuses to know what its messages and handles are for.
+ *
+ * Posting pushes onto a linked stack; who finds it empty wakes the loop, the others need not. The
+ * worker takes the whole stack in one exchange and turns it round, so that messages of one poster
+ * run in their order. */
+#include "core/event/worker.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { WORKER_NAME_BYTES = 16 /* what the kernel takes */, WORKER_ARENA_CHUNKS = 256 };
+
+struct worker {
+    uv_loop_t loop;
+    uv_async_t async;
+    _Atomic(struct worker_msg *) posted; /* newest first */
+    atomic_bool stopping;
+    _Atomic uint64_t runner; /* the thread that runs the loop; 0: none */
+    uv_thread_t thread;
+    bool started;
+    struct arena_cache *arenas;
+    struct alarms alarms;
+    struct turn turn;
+    char name[WORKER_NAME_BYTES];
+};
+
+static struct worker_msg *take_posted(struct worker *worker) {
+    struct worker_msg *msg = atomic_exchange_explicit(&worker->posted, NULL, memory_order_acquire);
+    struct worker_msg *ordered = NULL;
+    while (msg) {
+        struct worker_msg *next = msg->next;
+        msg->next = ordered;
+        ordered = msg;
+        msg = next;
+    }
+    return ordered;
+}
+
+static void run_posted(struct worker *worker) {
+    struct worker_msg *msg = take_posted(worker);
+    while (msg) {
+        struct worker_msg *next = msg->next; /* the message is gone, or posted again, once it ran */
+        msg->run(msg);
+        msg = next;
+    }
+}
+
+static void on_async(uv_async_t *async) {
+    struct worker *worker = async->data;
+    /* Asked first: what was posted before the stop is then surely on the stack. */
+    bool stopping = atomic_load_explicit(&worker->stopping, memory_order_acquire);
+    run_posted(worker);
+    if (stopping) {
+        uv_stop(&worker->loop);
+    }
+}
+
+enum status worker_new(const char *name, struct worker **out, struct error *err) {
+    enum status st = ST_OK;
+    bool have_loop = false;
+    struct worker *worker = calloc(1, sizeof(*worker));
+    struct arena_cache *arenas = arena_cache_new(WORKER_ARENA_CHUNKS);
+    if (!worker || !arenas) {
+        st = error_set(err, ST_NO_MEMORY, "no memory for the worker %s", name);
+        goto out;
+    }
+    snprintf(worker->name, sizeof(worker->name), "%s", name);
+    worker->arenas = arenas;
+    int rc = uv_loop_init(&worker->loop);
+    have_loop = rc == 0;
+    if (rc == 0) {
+        rc = uv_async_init(&worker->loop, &worker->async, on_async);
+    }
+    if (rc == 0) {
+        rc = alarms_init(&worker->alarms, &worker->loop);
+    }
+    if (rc != 0) {
+        st = error_set(err, ST_IO, "no event loop for the worker %s: %s", name, uv_strerror(rc));
+        goto out;
+    }
+    turn_init(&worker->turn, &worker->loop);
+    worker->loop.data = worker;
+    worker->async.data = worker;
+    *out = worker;
+out:
+    if (st != ST_OK) {
+        if (have_loop) {
+            uv_loop_close(&worker->loop);
+        }
+        arena_cache_free(arenas);
+        free(worker);
+    }
+    return st;
+}
+
+static void thread_main(void *arg) {
+    struct worker *worker = arg;
+    pthread_setname_np(pthread_self(), worker->name);
+    worker_run(worker);
+}
+
+enum status worker_start(struct worker *worker, struct error *err) {
+    int rc = uv_thread_create(&worker->thread, thread_main, worker);
+    if (rc != 0) {
+        return error_set(err, ST_IO, "no thread for the worker %s: %s", worker->name,
+                         uv_strerror(rc));
+    }
+    worker->started = true;
+    return ST_OK;
+}
+
+void worker_run(struct worker *worker) {
+    /* A peer that closed its end must be an error of a write, not a signal. */
+    sigset_t pipes;
+    sigemptyset(&pipes);
+    sigaddset(&pipes, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipes, NULL);
+
+    uint64_t self = (uint64_t)uv_thread_self();
+    uint64_t before = atomic_exchange_explicit(&worker->runner, self, memory_order_relaxed);
+    assert(before == 0);
+    (void)before;
+    uv_run(&worker->loop, UV_RUN_DEFAULT);
+    while (turn_run(&worker->turn)) { /* nothing that was put off is left behind */
+    }
+    atomic_store_explicit(&worker->runner, 0, memory_order_relaxed);
+}
+
+void worker_stop(struct worker *worker) {
+    atomic_store_explicit(&worker->stopping, true, memory_order_release);
+    uv_async_send(&worker->async);
+}
+
+void worker_join(struct worker *worker) {
+    if (worker->started) {
+        uv_thread_join(&worker->thread);
+        worker->started = false;
+    }
+}
+
+void worker_free(struct worker *worker) {
+    if (!worker) {
+        return;
+    }
+    assert(!worker->started);
+    uv_close((uv_handle_t *)&worker->async, NULL);
+    alarms_close(&worker->alarms);
+    turn_close(&worker->turn);
+    uv_run(&worker->loop, UV_RUN_DEFAULT);
+    int rc = uv_loop_close(&worker->loop);
+    assert(rc == 0); /* a handle was left open */
+    (void)rc;
+    alarms_fini(&worker->alarms);
+    arena_cache_free(worker->arenas);
+    free(worker);
+}
+
+void worker_post(struct worker *worker, struct worker_msg *msg) {
+    struct worker_msg *top = atomic_load_explicit(&worker->posted, memory_order_relaxed);
+    do {
+        msg->next = top;
+    } while (!atomic_compare_exchange_weak_explicit(&worker->posted, &top, msg,
+                                                    memory_order_release, memory_order_relaxed));
+    if (!top) {
+        uv_async_send(&worker->async);
+    }
+}
+
+uv_loop_t *worker_loop(struct worker *worker) {
+    return &worker->loop;
+}
+
+struct arena_cache *worker_arenas(struct worker *worker) {
+    return worker->arenas;
+}
+
+struct alarms *worker_alarms(struct worker *worker) {
+    return &worker->alarms;
+}
+
+struct turn *worker_turn(struct worker *worker) {
+    return &worker->turn;
+}
+
+bool worker_is_current(const struct worker *worker) {
+    return atomic_load_explicit(&worker->runner, memory_order_relaxed) ==
+           (uint64_t)uv_thread_self();
+}
+
+const char *worker_name(const struct worker *worker) {
+    return worker->name;
+}

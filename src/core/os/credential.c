@@ -1,0 +1,85 @@
+/* A watched file, of which the text is kept. */
+#include "core/os/credential.h"
+
+#include <stdlib.h>
+
+#include "core/base/log.h"
+
+static void forget(struct credential *credential) {
+    if (credential->text) {
+        secret_wipe(credential->text, credential->len);
+        free(credential->text);
+    }
+    credential->text = NULL;
+    credential->len = 0;
+}
+
+enum status credential_set(struct credential *credential, struct str text, struct error *err) {
+    char *copy = str_dup(text);
+    if (!copy) {
+        return error_set(err, ST_NO_MEMORY, "no memory for a token, or a certificate");
+    }
+    forget(credential);
+    credential->text = copy;
+    credential->len = text.len;
+    return ST_OK;
+}
+
+bool credential_follow(struct credential *credential, struct str path) {
+    if (path.len > 0 && credential->path && str_is(path, credential->path)) {
+        return true;
+    }
+    credential_fini(credential);
+    credential->path = path.len > 0 ? str_dup(path) : NULL;
+    return path.len == 0 || credential->path;
+}
+
+static struct str trimmed(struct str text) {
+    while (text.len > 0 && (unsigned char)text.ptr[text.len - 1] <= ' ') {
+        text.len--;
+    }
+    while (text.len > 0 && (unsigned char)text.ptr[0] <= ' ') {
+        text = str_make(text.ptr + 1, text.len - 1);
+    }
+    return text;
+}
+
+static enum status take(struct credential *credential, bool word, struct error *err) {
+    struct str text = watched_file_text(&credential->file);
+    text = word ? trimmed(text) : text;
+    if (text.len == 0) {
+        return error_set(err, ST_IO, "there is nothing in it");
+    }
+    return credential_set(credential, text, err);
+}
+
+enum status credential_look(struct credential *credential, bool word, struct error *err) {
+    bool changed = false;
+    if (!credential->path) {
+        return ST_OK;
+    }
+    credential->file.path = credential->path;
+    enum status status = watched_file_read(&credential->file, &changed, err);
+    if (status == ST_OK && (changed || !credential->text)) {
+        status = take(credential, word, err);
+    }
+    watched_file_drop(&credential->file);
+    if (status == ST_OK) {
+        return ST_OK;
+    }
+    if (changed) {
+        log_event(LOG_WARNING,
+                  credential->text ? "the file of a credential can't be read: what it held is used"
+                                   : "the file of a credential can't be read",
+                  LOG_TEXT_OF("file", credential->path), LOG_TEXT_OF("reason", err->text));
+    }
+    error_prefix(err, "%s", credential->path);
+    return credential->text ? ST_OK : status;
+}
+
+void credential_fini(struct credential *credential) {
+    forget(credential);
+    watched_file_drop(&credential->file);
+    free(credential->path);
+    *credential = (struct credential){.path = NULL};
+}

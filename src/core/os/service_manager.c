@@ -1,0 +1,148 @@
+/* Datagrams to a service manager. */
+#include "core/os/service_manager.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "core/base/log.h"
+#include "core/base/num.h"
+#include "core/event/clock.h"
+
+enum { NS_PER_US = 1000, TEXT_BYTES = 256 };
+/* To end is more than to drain: threads are joined, models closed. */
+static const uint64_t END_US = 10000000;
+
+/* ---- the environment ------------------------------------------------------------------------- */
+
+static enum status read_address(struct service_manager *self, const char *text, struct error *err) {
+    size_t n = strlen(text);
+    if ((text[0] != '/' && text[0] != '@') || n < 2) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "NOTIFY_SOCKET: expected /PATH or @NAME, not \"%.100s\"", text);
+    }
+    if (n >= sizeof(self->address.sun_path)) {
+        return error_set(err, ST_BAD_CONFIG, "NOTIFY_SOCKET: expected at most %zu bytes, not %zu",
+                         sizeof(self->address.sun_path) - 1, n);
+    }
+    bool abstract = text[0] == '@';
+    self->address.sun_family = AF_UNIX;
+    memcpy(self->address.sun_path, text, n);
+    if (abstract) {
+        self->address.sun_path[0] = '\0';
+    }
+    /* The end of an abstract name is that of the address: a NUL would be part of it. */
+    self->len =
+        (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n + (abstract ? 0 : sizeof(char)));
+    return ST_OK;
+}
+
+static enum status read_watchdog(struct service_manager *self, const char *us_text,
+                                 const char *pid_text, struct error *err) {
+    uint64_t us = 0, pid = 0;
+    if (!us_text) {
+        return ST_OK;
+    }
+    if (!num_parse_u64(str_of(us_text), &us) || us == 0 || us > UINT64_MAX / NS_PER_US) {
+        return error_set(err, ST_BAD_CONFIG, "WATCHDOG_USEC: expected microseconds, not \"%.100s\"",
+                         us_text);
+    }
+    if (pid_text && !num_parse_u64(str_of(pid_text), &pid)) {
+        return error_set(err, ST_BAD_CONFIG, "WATCHDOG_PID: expected a process, not \"%.100s\"",
+                         pid_text);
+    }
+    self->watchdog_ns = !pid_text || pid == (uint64_t)getpid() ? us * NS_PER_US : 0;
+    return ST_OK;
+}
+
+static enum status open_socket(struct service_manager *self, struct error *err) {
+    const struct timeval patience = {.tv_sec = 1};
+    self->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (self->fd < 0) {
+        return error_set(err, ST_IO, "no socket for NOTIFY_SOCKET: %s", strerror(errno));
+    }
+    (void)setsockopt(self->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+    return ST_OK;
+}
+
+enum status service_manager_open(struct service_manager *self, const char *socket_text,
+                                 const char *watchdog_us, const char *watchdog_pid,
+                                 struct error *err) {
+    *self = (struct service_manager){.fd = -1};
+    if (!socket_text || !socket_text[0]) {
+        return ST_OK;
+    }
+    enum status st = read_address(self, socket_text, err);
+    if (st == ST_OK) {
+        st = read_watchdog(self, watchdog_us, watchdog_pid, err);
+    }
+    if (st == ST_OK) {
+        st = open_socket(self, err);
+    }
+    if (st != ST_OK) {
+        *self = (struct service_manager){.fd = -1};
+    }
+    return st;
+}
+
+void service_manager_find(struct service_manager *self) {
+    struct error err;
+    if (service_manager_open(self, getenv("NOTIFY_SOCKET"), getenv("WATCHDOG_USEC"),
+                             getenv("WATCHDOG_PID"), &err) != ST_OK) {
+        log_event(LOG_WARNING, "the service manager can't be told anything",
+                  LOG_TEXT_OF("reason", err.text));
+    }
+    unsetenv("NOTIFY_SOCKET");
+    unsetenv("WATCHDOG_USEC");
+    unsetenv("WATCHDOG_PID");
+}
+
+void service_manager_close(struct service_manager *self) {
+    if (self->len > 0) {
+        close(self->fd);
+        self->len = 0;
+    }
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+bool service_manager_tell(struct service_manager *self, const char *text) {
+    if (self->len == 0) {
+        return false;
+    }
+    ssize_t sent = -1;
+    do {
+        sent = sendto(self->fd, text, strlen(text), MSG_NOSIGNAL,
+                      (const struct sockaddr *)&self->address, self->len);
+    } while (sent < 0 && errno == EINTR);
+    if (sent < 0 && !self->deaf) {
+        log_event(LOG_WARNING, "the service manager does not take messages",
+                  LOG_TEXT_OF("reason", strerror(errno)));
+    }
+    self->deaf = sent < 0;
+    return sent >= 0;
+}
+
+void service_manager_ready(struct service_manager *self, const char *status) {
+    char text[TEXT_BYTES];
+    snprintf(text, sizeof(text), "READY=1\nSTATUS=%s", status);
+    service_manager_tell(self, text);
+}
+
+void service_manager_reloading(struct service_manager *self) {
+    char text[TEXT_BYTES];
+    snprintf(text, sizeof(text), "RELOADING=1\nMONOTONIC_USEC=%llu\nSTATUS=reading its files again",
+             (unsigned long long)(clock_now_ns() / NS_PER_US));
+    service_manager_tell(self, text);
+}
+
+void service_manager_stopping(struct service_manager *self, uint64_t most_ns) {
+    char text[TEXT_BYTES];
+    snprintf(text, sizeof(text), "STOPPING=1\nEXTEND_TIMEOUT_USEC=%llu\nSTATUS=ending",
+             (unsigned long long)(most_ns / NS_PER_US + END_US));
+    service_manager_tell(self, text);
+}

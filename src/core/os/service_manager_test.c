@@ -1,0 +1,185 @@
+/* What a service manager hears, at addresses of both kinds, and what is no address of one. */
+#include "core/os/service_manager.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/base/log.h"
+
+/* A manager that listens: at "@sluice-test-PID", or at a path. */
+struct listener {
+    int fd;
+    char text[64];
+};
+
+static struct listener listen_at(const char *text) {
+    struct listener listener = {.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0)};
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    size_t n = strlen(text);
+    memcpy(address.sun_path, text, n);
+    if (text[0] == '@') {
+        address.sun_path[0] = '\0';
+    }
+    socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n + (text[0] != '@'));
+    snprintf(listener.text, sizeof(listener.text), "%s", text);
+    assert_true(listener.fd >= 0);
+    assert_int_equal(bind(listener.fd, (const struct sockaddr *)&address, len), 0);
+    return listener;
+}
+
+static struct listener listen_abstractly(void) {
+    char text[64];
+    snprintf(text, sizeof(text), "@sluice-test-%d", (int)getpid());
+    return listen_at(text);
+}
+
+static const char *heard(const struct listener *listener, char out[256]) {
+    ssize_t n = recv(listener->fd, out, 255, 0);
+    out[n > 0 ? n : 0] = '\0';
+    return out;
+}
+
+static void both_kinds_of_address(void **state) {
+    (void)state;
+    char folder[] = "/tmp/sluice-manager-XXXXXX", path[64], text[256];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/notify", folder);
+    struct listener listeners[] = {listen_abstractly(), listen_at(path)};
+    for (size_t i = 0; i < 2; i++) {
+        struct service_manager manager;
+        struct error err;
+        assert_int_equal(service_manager_open(&manager, listeners[i].text, NULL, NULL, &err),
+                         ST_OK);
+        assert_int_equal(manager.watchdog_ns, 0);
+        service_manager_ready(&manager, "ready");
+        assert_string_equal(heard(&listeners[i], text), "READY=1\nSTATUS=ready");
+        service_manager_reloading(&manager);
+        assert_memory_equal(heard(&listeners[i], text), "RELOADING=1\nMONOTONIC_USEC=", 27);
+        service_manager_stopping(&manager, 2000000000);
+        assert_string_equal(heard(&listeners[i], text),
+                            "STOPPING=1\nEXTEND_TIMEOUT_USEC=12000000\nSTATUS=ending");
+        service_manager_close(&manager);
+        service_manager_close(&manager);
+        assert_false(service_manager_tell(&manager, "READY=1"));
+        close(listeners[i].fd);
+    }
+    unlink(path);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+static void without_a_manager(void **state) {
+    (void)state;
+    static const char *const none[] = {NULL, ""};
+    for (size_t i = 0; i < 2; i++) {
+        struct service_manager manager;
+        struct error err;
+        assert_int_equal(service_manager_open(&manager, none[i], "30000000", NULL, &err), ST_OK);
+        assert_int_equal(manager.watchdog_ns, 0);
+        assert_false(service_manager_tell(&manager, "READY=1"));
+        service_manager_close(&manager);
+    }
+}
+
+static void a_watchdog_is_of_one_process(void **state) {
+    (void)state;
+    struct listener listener = listen_abstractly();
+    struct service_manager manager;
+    struct error err;
+    char own[32], other[32];
+    snprintf(own, sizeof(own), "%d", (int)getpid());
+    snprintf(other, sizeof(other), "%d", (int)getppid());
+    const char *const pids[] = {NULL, own, other};
+    const uint64_t expected[] = {5000000, 5000000, 0};
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(service_manager_open(&manager, listener.text, "5000", pids[i], &err),
+                         ST_OK);
+        assert_int_equal(manager.watchdog_ns, expected[i]);
+        service_manager_close(&manager);
+    }
+    close(listener.fd);
+}
+
+static void what_is_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *socket, *us, *pid, *why;
+    } rows[] = {
+        {"notify", NULL, NULL, "NOTIFY_SOCKET: expected /PATH or @NAME, not \"notify\""},
+        {"vsock:2:1", NULL, NULL, "NOTIFY_SOCKET: expected /PATH or @NAME"},
+        {"@", NULL, NULL, "NOTIFY_SOCKET: expected /PATH or @NAME"},
+        {"/n", "soon", NULL, "WATCHDOG_USEC: expected microseconds, not \"soon\""},
+        {"/n", "0", NULL, "WATCHDOG_USEC: expected microseconds"},
+        {"/n", "18446744073709551615", NULL, "WATCHDOG_USEC: expected microseconds"},
+        {"/n", "1000", "me", "WATCHDOG_PID: expected a process, not \"me\""},
+    };
+    struct service_manager manager;
+    struct error err;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        assert_int_equal(
+            service_manager_open(&manager, rows[i].socket, rows[i].us, rows[i].pid, &err),
+            ST_BAD_CONFIG);
+        assert_non_null(strstr(err.text, rows[i].why));
+        assert_false(service_manager_tell(&manager, "READY=1"));
+    }
+    char longer[200] = {0};
+    memset(longer, '/', 108);
+    assert_int_equal(service_manager_open(&manager, longer, NULL, NULL, &err), ST_BAD_CONFIG);
+    assert_non_null(strstr(err.text, "at most 107 bytes, not 108"));
+}
+
+static void the_environment_is_read_once(void **state) {
+    (void)state;
+    struct listener listener = listen_abstractly();
+    struct service_manager manager;
+    char text[256];
+    setenv("NOTIFY_SOCKET", listener.text, 1);
+    setenv("WATCHDOG_USEC", "1000", 1);
+    unsetenv("WATCHDOG_PID");
+    service_manager_find(&manager);
+    assert_null(getenv("NOTIFY_SOCKET"));
+    assert_null(getenv("WATCHDOG_USEC"));
+    assert_int_equal(manager.watchdog_ns, 1000000);
+    assert_true(service_manager_tell(&manager, "WATCHDOG=1"));
+    assert_string_equal(heard(&listener, text), "WATCHDOG=1");
+    service_manager_close(&manager);
+    close(listener.fd);
+}
+
+/* A manager that starts again is heard of again. */
+static void a_manager_that_goes_and_comes(void **state) {
+    (void)state;
+    struct listener listener = listen_abstractly();
+    struct service_manager manager;
+    struct error err;
+    char text[256];
+    log_configure(LOG_ERROR, LOG_TEXT);
+    assert_int_equal(service_manager_open(&manager, listener.text, NULL, NULL, &err), ST_OK);
+    close(listener.fd);
+    assert_false(service_manager_tell(&manager, "WATCHDOG=1"));
+    assert_true(manager.deaf);
+    listener = listen_abstractly();
+    assert_true(service_manager_tell(&manager, "WATCHDOG=1"));
+    assert_false(manager.deaf);
+    assert_string_equal(heard(&listener, text), "WATCHDOG=1");
+    service_manager_close(&manager);
+    close(listener.fd);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(both_kinds_of_address),
+        cmocka_unit_test(without_a_manager),
+        cmocka_unit_test(a_watchdog_is_of_one_process),
+        cmocka_unit_test(what_is_refused),
+        cmocka_unit_test(the_environment_is_read_once),
+        cmocka_unit_test(a_manager_that_goes_and_comes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,113 @@
+/* Rounds of questions to event loops. */
+#include "core/os/watchdog.h"
+
+#include <stdlib.h>
+
+#include "core/base/log.h"
+
+enum { SIGNS_IN_SPAN = 3, NS_PER_MS = 1000000 };
+
+#define OF_MEMBER(type, pointer, member)                                                           \
+    ((struct type *)(void *)((char *)(pointer)-offsetof(struct type, member)))
+
+/* On the loop that was asked. */
+static void run_question(struct worker_msg *msg) {
+    struct watchdog_loop *loop = OF_MEMBER(watchdog_loop, msg, question);
+    struct watchdog *self = loop->watchdog;
+    atomic_store_explicit(&loop->silent, false, memory_order_relaxed);
+    if (atomic_fetch_sub_explicit(&self->n_silent, 1, memory_order_acq_rel) == 1) {
+        worker_post(self->main, &self->answered);
+    }
+}
+
+static void sign(struct watchdog *self) {
+    self->asking = false;
+    service_manager_tell(self->manager, "WATCHDOG=1");
+    if (self->warned) {
+        self->warned = false;
+        log_plain(LOG_INFO, "all event loops answer again");
+    }
+}
+
+static void run_answered(struct worker_msg *msg) {
+    struct watchdog *self = OF_MEMBER(watchdog, msg, answered);
+    if (self->running) {
+        sign(self);
+    }
+}
+
+static void ask(struct watchdog *self) {
+    self->asking = true;
+    atomic_store_explicit(&self->n_silent, self->n_loops, memory_order_release);
+    for (size_t i = 0; i < self->n_loops; i++) {
+        atomic_store_explicit(&self->loops[i].silent, true, memory_order_relaxed);
+        worker_post(self->loops[i].worker, &self->loops[i].question);
+    }
+}
+
+static void warn(struct watchdog *self) {
+    self->warned = true;
+    for (size_t i = 0; i < self->n_loops; i++) {
+        struct watchdog_loop *loop = &self->loops[i];
+        if (atomic_load_explicit(&loop->silent, memory_order_relaxed)) {
+            log_event(LOG_WARNING, "an event loop does not answer: no sign for the watchdog",
+                      LOG_TEXT_OF("thread", worker_name(loop->worker)), LOG_U64("number", i));
+        }
+    }
+}
+
+static void on_timer(uv_timer_t *timer) {
+    struct watchdog *self = timer->data;
+    if (!self->asking) {
+        ask(self);
+    } else if (!self->warned) {
+        warn(self);
+    }
+}
+
+/* ---- start and end --------------------------------------------------------------------------- */
+
+enum status watchdog_open(struct watchdog *self, struct service_manager *manager,
+                          struct worker *main, size_t most_loops, struct error *err) {
+    self->loops = calloc(most_loops, sizeof(*self->loops));
+    if (!self->loops) {
+        return error_set(err, ST_NO_MEMORY, "no memory for a watchdog of %zu loops", most_loops);
+    }
+    self->manager = manager;
+    self->main = main;
+    self->answered.run = run_answered;
+    self->timer.data = self;
+    uv_timer_init(worker_loop(main), &self->timer); /* cannot fail */
+    return ST_OK;
+}
+
+void watchdog_add(struct watchdog *self, struct worker *worker) {
+    struct watchdog_loop *loop = &self->loops[self->n_loops++];
+    loop->watchdog = self;
+    loop->worker = worker;
+    loop->question.run = run_question;
+}
+
+void watchdog_start(struct watchdog *self) {
+    uint64_t ms = self->manager->watchdog_ns / SIGNS_IN_SPAN / NS_PER_MS;
+    if (self->manager->watchdog_ns == 0) {
+        return;
+    }
+    self->running = true;
+    uv_timer_start(&self->timer, on_timer, 0, ms > 0 ? ms : 1);
+}
+
+void watchdog_stop(struct watchdog *self) {
+    self->running = false;
+    uv_timer_stop(&self->timer);
+}
+
+void watchdog_close(struct watchdog *self, uv_close_cb closed, void *data) {
+    watchdog_stop(self);
+    self->timer.data = data;
+    uv_close((uv_handle_t *)&self->timer, closed);
+}
+
+void watchdog_free(struct watchdog *self) {
+    free(self->loops);
+}

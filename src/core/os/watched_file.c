@@ -1,0 +1,113 @@
+/* Reading a file that somebody else may be writing. */
+#include "core/os/watched_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { FIRST_BYTES = 4096 };
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+/* Room for more. Returns: 0, or an errno. */
+static int grow(struct watched_file *file, size_t *cap) {
+    size_t larger = *cap == 0 ? FIRST_BYTES : 2 * *cap;
+    char *data = malloc(larger);
+    if (!data) {
+        return ENOMEM;
+    }
+    if (file->len > 0) {
+        memcpy(data, file->data, file->len);
+        secret_wipe(file->data, file->len);
+    }
+    free(file->data);
+    file->data = data;
+    *cap = larger;
+    return 0;
+}
+
+/* Returns: 0, or an errno. */
+static int read_all(struct watched_file *file, int fd) {
+    size_t cap = 0;
+    for (;;) {
+        int error = file->len == cap ? grow(file, &cap) : 0;
+        if (error != 0) {
+            return error;
+        }
+        ssize_t n = read(fd, file->data + file->len, cap - file->len);
+        if (n == 0) {
+            return 0;
+        }
+        if (n < 0 && errno != EINTR) {
+            return errno;
+        }
+        file->len += n > 0 ? (size_t)n : 0;
+        if (file->len > WATCHED_FILE_MOST_BYTES) {
+            return EFBIG;
+        }
+    }
+}
+
+/* Returns: 0, or an errno: ENXIO for what is there and is no file. */
+static int open_and_read(struct watched_file *file) {
+    /* A pipe's end would otherwise be waited for. */
+    int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) {
+        return errno;
+    }
+    struct stat info;
+    int error = fstat(fd, &info) != 0    ? errno
+                : S_ISDIR(info.st_mode)  ? EISDIR
+                : !S_ISREG(info.st_mode) ? ENXIO
+                                         : read_all(file, fd);
+    close(fd);
+    return error;
+}
+
+/* ---- what is said of it ---------------------------------------------------------------------- */
+
+static enum status say_why_not(const struct watched_file *file, struct error *err) {
+    switch (file->error) {
+    case EACCES:
+        return error_set(err, ST_IO, "this process (user %ld) may not read it", (long)geteuid());
+    case EISDIR:
+        return error_set(err, ST_IO, "expected a file, this is a directory");
+    case ENXIO:
+        return error_set(err, ST_IO, "expected a file that can be read again, this is none");
+    case EFBIG:
+        return error_set(err, ST_IO, "expected a file of at most %d bytes",
+                         WATCHED_FILE_MOST_BYTES);
+    default:
+        return error_set(err, ST_IO, "%s", strerror(file->error));
+    }
+}
+
+enum status watched_file_read(struct watched_file *file, bool *changed, struct error *err) {
+    watched_file_drop(file);
+    int error = open_and_read(file);
+    struct secret_digest digest = {{0}};
+    if (error == 0) {
+        digest = secret_digest_of(watched_file_text(file));
+    } else {
+        watched_file_drop(file);
+    }
+    if (!file->read || error != file->error || !secret_digest_equal(&digest, &file->digest)) {
+        *changed = true;
+    }
+    file->read = true;
+    file->error = error;
+    file->digest = digest;
+    return error == 0 ? ST_OK : say_why_not(file, err);
+}
+
+void watched_file_drop(struct watched_file *file) {
+    if (file->data) {
+        secret_wipe(file->data, file->len);
+    }
+    free(file->data);
+    file->data = NULL;
+    file->len = 0;
+}

@@ -1,0 +1,13 @@
+/* The two 16-bit floats, as bit patterns: conversion is exact upwards and rounds to nearest, ties
+ * to even, downwards (a NaN stays a NaN, overflow becomes infinity). */
+#ifndef SLUICE_CORE_TENSOR_HALF_H
+#define SLUICE_CORE_TENSOR_HALF_H
+
+#include <stdint.h>
+
+float half_to_float(uint16_t bits);
+uint16_t half_from_double(double value); /* one rounding, not two */
+float bfloat_to_float(uint16_t bits);
+uint16_t bfloat_from_double(double value);
+
+#endif

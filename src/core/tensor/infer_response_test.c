@@ -1,0 +1,29 @@
+/* An answer's bytes go back once. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/tensor/infer.h"
+
+static void count(void *cookie) {
+    ++*(int *)cookie;
+}
+
+static void released_once(void **state) {
+    int n = 0;
+    struct infer_response response = {.release = count, .cookie = &n}, none = {.cookie = &n};
+    (void)state;
+    infer_response_release(&response);
+    infer_response_release(&response);
+    infer_response_release(&none);
+    assert_int_equal(n, 1);
+    assert_null(response.release);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(released_once)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,42 @@
+/* Parameters: the named values that go with a request, a tensor or an answer. */
+#ifndef SLUICE_CORE_TENSOR_PARAM_H
+#define SLUICE_CORE_TENSOR_PARAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/arena.h"
+#include "core/base/str.h"
+
+enum param_kind { PARAM_BOOL, PARAM_INT64, PARAM_UINT64, PARAM_DOUBLE, PARAM_STRING };
+
+struct param {
+    struct str name;
+    enum param_kind kind; /* PARAM_UINT64 only for values above INT64_MAX */
+    bool boolean;
+    int64_t int64;
+    uint64_t uint64;
+    double number;
+    struct str string;
+};
+
+struct params {
+    const struct param *items;
+    size_t n;
+};
+
+/* Returns: the parameter of that name, or NULL. */
+const struct param *params_find(struct params params, const char *name);
+
+/* Names that are the protocols' and the scheduler's own business: a backend is not told. Clause:
+ * parameters extension. */
+bool param_is_reserved(struct str name);
+
+/* Of equal names. */
+enum params_keep { PARAMS_KEEP_FIRST, PARAMS_KEEP_LAST };
+/* Takes all but one of equal names out; the others stay in their order. A peer may choose how many
+ * there are: it sorts. Names are never NULL. Returns: false when out of memory. */
+bool params_unique(struct arena *arena, struct param *items, size_t *n, enum params_keep keep);
+
+#endif

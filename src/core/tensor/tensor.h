@@ -1,0 +1,61 @@
+/* A tensor: name, datatype, shape and a view of its bytes, which are little-endian, row-major,
+ * without padding (BYTES: see bytes.h). The bytes may lie in several pieces; whoever needs one
+ * piece gathers them. It refuses to own anything. */
+#ifndef SLUICE_CORE_TENSOR_TENSOR_H
+#define SLUICE_CORE_TENSOR_TENSOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/str.h"
+#include "core/tensor/datatype.h"
+#include "core/tensor/shape.h"
+
+struct piece {
+    const void *data;
+    size_t n_bytes;
+};
+
+struct tensor {
+    struct str name;
+    enum datatype datatype;
+    struct shape shape;
+    const struct piece *pieces; /* borrowed; may be NULL when n_bytes is 0 */
+    size_t n_pieces;
+    size_t n_bytes; /* sum over the pieces */
+};
+
+/* What a model says of one input or output. `shape` is the full shape as clients see it: with a
+ * leading -1 where the model batches (max_batch_size > 0). -1 is any size. */
+struct tensor_spec {
+    struct str name;
+    enum datatype datatype;
+    struct shape shape;
+    bool optional; /* inputs only: may be left out of a request */
+};
+
+/* What the protocols need to know of a served model version. Immutable once published. */
+struct model_spec {
+    struct str name;
+    uint64_t version;
+    struct str version_text; /* the same in decimal */
+    struct str platform;     /* "onnxruntime_onnx", or the backend's name */
+    uint64_t max_batch_size; /* 0: the model has no batch dimension */
+    const struct tensor_spec *inputs;
+    size_t n_inputs;
+    const struct tensor_spec *outputs;
+    size_t n_outputs;
+    bool decoupled; /* 0 or more answers to a request */
+};
+
+/* Room for any name's text in a message; longer ones are cut. */
+enum { TENSOR_NAME_TEXT_BYTES = 100 };
+/* Prints `name` with quotes around it, NUL-terminated, for a message (which cleans it further). A
+ * name may come from a peer and be of any length. Returns: `out`. */
+const char *tensor_name_print(struct str name, char out[TENSOR_NAME_TEXT_BYTES]);
+
+/* Returns: the index, or SIZE_MAX. */
+size_t tensor_spec_find(const struct tensor_spec *specs, size_t n, struct str name);
+
+#endif

@@ -1,0 +1,91 @@
+/* A socket, a connect and an alarm. Whatever ends it first tells; then the handle closes. */
+#include "net/client/dial.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "core/event/clock.h"
+#include "net/transport/address.h"
+
+struct dial {
+    uv_tcp_t tcp; /* first: a handle is cast to its dial */
+    uv_connect_t connect;
+    struct alarm alarm;
+    struct worker *worker;
+    void (*done)(void *user, const struct dialed *dialed);
+    void *user;
+};
+
+static void on_closed(uv_handle_t *handle) {
+    free(handle);
+}
+
+void dial_cancel(struct dial *dial) {
+    alarm_clear(worker_alarms(dial->worker), &dial->alarm);
+    dial->done = NULL;
+    uv_close((uv_handle_t *)&dial->tcp, on_closed);
+}
+
+static void tell(struct dial *dial, const struct dialed *dialed) {
+    void (*done)(void *user, const struct dialed *dialed) = dial->done;
+    void *user = dial->user;
+    dial_cancel(dial);
+    done(user, dialed);
+}
+
+static void on_connected(uv_connect_t *connect, int status) {
+    struct dial *dial = (struct dial *)(void *)connect->handle;
+    struct dialed dialed = {.error.status = ST_OK, .refused = status == UV_ECONNREFUSED};
+    if (!dial->done) {
+        return; /* it was told, or given up: this is the close */
+    }
+    if (dialed.refused) {
+        error_set(&dialed.error, ST_IO, "refused the connection");
+    } else if (status != 0) {
+        error_set(&dialed.error, ST_IO, "could not be connected to: %s", uv_strerror(status));
+    }
+    tell(dial, &dialed);
+}
+
+static void ring(struct alarm *alarm) {
+    struct dial *dial = (struct dial *)(void *)((char *)alarm - offsetof(struct dial, alarm));
+    struct dialed dialed = {.refused = false};
+    error_set(&dialed.error, ST_DEADLINE_EXCEEDED, "timed out");
+    tell(dial, &dialed);
+}
+
+/* The handle is open. Returns: an error of libuv, or 0. */
+static int start(struct dial *dial, const struct address *address, uint64_t timeout_ns) {
+    dial->alarm.ring = ring;
+    if (!alarm_set(worker_alarms(dial->worker), &dial->alarm, clock_now_ns() + timeout_ns)) {
+        return UV_ENOMEM;
+    }
+    return uv_tcp_connect(&dial->connect, &dial->tcp, (const struct sockaddr *)&address->storage,
+                          on_connected);
+}
+
+enum status dial_begin(struct worker *worker, struct str address, uint64_t timeout_ns,
+                       void (*done)(void *user, const struct dialed *dialed), void *user,
+                       struct dial **out, struct error *err) {
+    struct address where;
+    enum status st = address_parse(address, &where, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    struct dial *dial = calloc(1, sizeof(*dial));
+    if (!dial) {
+        return error_set(err, ST_NO_MEMORY, "no memory for a connection to %.*s", STR_ARG(address));
+    }
+    dial->worker = worker;
+    dial->done = done;
+    dial->user = user;
+    uv_tcp_init(worker_loop(worker), &dial->tcp); /* cannot fail: no socket yet */
+    int rc = start(dial, &where, timeout_ns);
+    if (rc != 0) {
+        dial_cancel(dial);
+        return error_set(err, ST_IO, "no connection to %.*s: %s", STR_ARG(address),
+                         uv_strerror(rc));
+    }
+    *out = dial;
+    return ST_OK;
+}

@@ -1,0 +1,139 @@
+/* Somebody listens, nobody does, nobody takes it, and one that is given up. */
+#include "net/client/dial.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/event/clock.h"
+#include "net/server/server_fixture.h"
+
+enum { SECOND = 1000000000, MS = 1000000 };
+
+struct rig {
+    struct worker *worker;
+    struct worker_msg msg;
+    struct str address;
+    uint64_t timeout_ns;
+    struct dial *dial;
+    bool cancels;
+    int n_done;
+    struct dialed dialed;
+};
+
+static void on_done(void *user, const struct dialed *dialed) {
+    struct rig *rig = user;
+    rig->n_done++;
+    rig->dialed = *dialed;
+    worker_stop(rig->worker);
+}
+
+static void begin(struct worker_msg *msg) {
+    struct rig *rig = (struct rig *)(void *)((char *)msg - offsetof(struct rig, msg));
+    struct error err;
+    assert_int_equal(
+        dial_begin(rig->worker, rig->address, rig->timeout_ns, on_done, rig, &rig->dial, &err),
+        ST_OK);
+    assert_int_equal(rig->n_done, 0);
+    if (rig->cancels) {
+        dial_cancel(rig->dial);
+        worker_stop(rig->worker);
+    }
+}
+
+/* Freeing the worker proves that no handle is left open. */
+static void run(struct rig *rig, const struct address *address, uint64_t timeout_ns, bool cancels) {
+    char text[ADDRESS_TEXT_BYTES];
+    struct error err;
+    *rig = (struct rig){.msg.run = begin, .timeout_ns = timeout_ns, .cancels = cancels};
+    rig->address = str_of(address_print(address, text));
+    assert_int_equal(worker_new("dial", &rig->worker, &err), ST_OK);
+    worker_post(rig->worker, &rig->msg);
+    worker_run(rig->worker);
+    worker_free(rig->worker);
+    assert_int_equal(rig->n_done, cancels ? 0 : 1);
+}
+
+static int listen_at(const char *where, int backlog, struct address *out) {
+    struct error err;
+    assert_int_equal(address_parse(str_of(where), out, &err), ST_OK);
+    int fd = socket(out->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&out->storage, out->len), 0);
+    assert_int_equal(listen(fd, backlog), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&out->storage, &out->len), 0);
+    return fd;
+}
+
+static void somebody_listens(void **state) {
+    (void)state;
+    static const char *const wheres[] = {"127.0.0.1:0", "[::1]:0"};
+    for (size_t i = 0; i < sizeof(wheres) / sizeof(wheres[0]); i++) {
+        struct address address;
+        struct rig rig;
+        int fd = listen_at(wheres[i], 8, &address);
+        run(&rig, &address, UINT64_C(60) * SECOND, false);
+        assert_int_equal(rig.dialed.error.status, ST_OK);
+        int taken = accept(fd, NULL, NULL); /* the connection is closed, with nothing on it */
+        assert_true(test_is_closed(taken));
+        close(taken);
+        close(fd);
+    }
+}
+
+static void nobody_listens(void **state) {
+    (void)state;
+    struct address address;
+    struct rig rig;
+    close(listen_at("127.0.0.1:0", 8, &address));
+    run(&rig, &address, UINT64_C(60) * SECOND, false);
+    assert_int_equal(rig.dialed.error.status, ST_IO);
+    assert_true(rig.dialed.refused);
+    assert_string_equal(rig.dialed.error.text, "refused the connection");
+}
+
+/* A queue of connections that is full: what comes then is neither taken nor refused. */
+static void nobody_takes_it(void **state) {
+    (void)state;
+    struct address address;
+    struct rig rig;
+    int fd = listen_at("127.0.0.1:0", 0, &address), first = test_connect_to(&address);
+    run(&rig, &address, 50 * (uint64_t)MS, false);
+    assert_int_equal(rig.dialed.error.status, ST_DEADLINE_EXCEEDED);
+    assert_false(rig.dialed.refused);
+    assert_string_equal(rig.dialed.error.text, "timed out");
+    close(first);
+    close(fd);
+}
+
+static void one_that_is_given_up(void **state) {
+    (void)state;
+    struct address address;
+    struct rig rig;
+    int fd = listen_at("127.0.0.1:0", 8, &address);
+    run(&rig, &address, UINT64_C(60) * SECOND, true);
+    close(fd);
+}
+
+static void no_address(void **state) {
+    (void)state;
+    struct worker *worker;
+    struct dial *dial = NULL;
+    struct error err;
+    assert_int_equal(worker_new("dial", &worker, &err), ST_OK);
+    assert_int_equal(dial_begin(worker, STR("10.0.0.1"), SECOND, on_done, NULL, &dial, &err),
+                     ST_BAD_CONFIG);
+    worker_free(worker);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(somebody_listens), cmocka_unit_test(nobody_listens),
+        cmocka_unit_test(nobody_takes_it),  cmocka_unit_test(one_that_is_given_up),
+        cmocka_unit_test(no_address),
+    };
+    return cmocka_run_group_tests_name("net/dial", tests, NULL, NULL);
+}

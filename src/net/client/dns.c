@@ -1,0 +1,325 @@
+/* c-ares on a worker's loop: it says which sockets to watch and when to look at the time, the loop
+ * says what happened. It can't give up a single question, so one that nobody waits for any more
+ * goes on to its end in silence. */
+#include "net/client/dns.h"
+
+/* What 1.34 calls old is what 1.18 has. */
+#define CARES_NO_DEPRECATED
+#include <ares.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/event/clock.h"
+#include "net/client/polled.h"
+
+enum {
+    TIMEOUT_MS = 1000,
+    TRIES = 3,
+    NS_PER_MS = 1000000,
+    US_PER_S = 1000000,
+    NS_PER_US = 1000,
+    CLASS_IN = 1,
+    TYPE_SRV = 33,
+};
+
+struct dns_resolver {
+    struct worker *worker;
+    ares_channel channel;
+    struct alarm alarm;
+    struct polled_set sockets;
+    void (*done)(void *cookie);
+    void *cookie;
+};
+
+struct dns_lookup {
+    void (*done)(void *user, const struct dns_answer *answer); /* NULL: it was given up */
+    void *user;
+};
+
+/* ---- what came of it ------------------------------------------------------------------------- */
+
+static void explain(int code, struct error *err) {
+    switch (code) {
+    case ARES_ENOTFOUND:
+        error_set(err, ST_NOT_FOUND, "there is no such name");
+        break;
+    case ARES_ENODATA:
+        error_set(err, ST_NOT_FOUND, "the name has no such records");
+        break;
+    case ARES_ETIMEOUT:
+        error_set(err, ST_DEADLINE_EXCEEDED, "no server answered in time");
+        break;
+    case ARES_ECONNREFUSED: /* 1.18 says so of servers that answer with an error, too */
+        error_set(err, ST_IO, "no server answered, or each with an error");
+        break;
+    case ARES_ESERVFAIL:
+        error_set(err, ST_REFUSED, "the server answered that it failed (SERVFAIL)");
+        break;
+    case ARES_EREFUSED:
+        error_set(err, ST_REFUSED, "the server refused (REFUSED)");
+        break;
+    case ARES_EFORMERR:
+    case ARES_ENOTIMP:
+        error_set(err, ST_REFUSED, "the server did not understand the question");
+        break;
+    case ARES_EBADRESP:
+        error_set(err, ST_BAD_ANSWER, "answered with something that is no DNS");
+        break;
+    case ARES_EBADNAME:
+        error_set(err, ST_BAD_CONFIG, "this can't be a name");
+        break;
+    case ARES_ENOMEM:
+        error_set(err, ST_NO_MEMORY, "no memory for the answer");
+        break;
+    case ARES_ECANCELLED:
+    case ARES_EDESTRUCTION:
+        error_set(err, ST_CANCELLED, "given up");
+        break;
+    default:
+        error_set(err, ST_IO, "%s", ares_strerror(code));
+        break;
+    }
+}
+
+static void finish(struct dns_lookup *lookup, const struct dns_answer *answer) {
+    if (lookup->done) {
+        lookup->done(lookup->user, answer);
+    }
+    free(lookup);
+}
+
+static void fail(struct dns_lookup *lookup, int code) {
+    struct dns_answer answer = {.error.status = ST_OK};
+    explain(code, &answer.error);
+    finish(lookup, &answer);
+}
+
+static struct dns_address address_of(const struct ares_addrinfo_node *node) {
+    struct dns_address address = {.is_ip6 = node->ai_family == AF_INET6};
+    if (address.is_ip6) {
+        const struct sockaddr_in6 *ip6 = (const void *)node->ai_addr;
+        memcpy(address.bytes, &ip6->sin6_addr, sizeof(ip6->sin6_addr));
+    } else {
+        const struct sockaddr_in *ip4 = (const void *)node->ai_addr;
+        memcpy(address.bytes, &ip4->sin_addr, sizeof(ip4->sin_addr));
+    }
+    return address;
+}
+
+/* A time with its highest bit set is none: RFC 2181, 8. */
+static uint32_t shorter(uint32_t ttl_s, int other) {
+    uint32_t other_s = other > 0 ? (uint32_t)other : 0;
+    return other_s < ttl_s ? other_s : ttl_s;
+}
+
+/* The names on the way to the addresses live no longer than these. */
+static void take_addresses(struct dns_lookup *lookup, const struct ares_addrinfo *info) {
+    struct dns_answer answer = {.error.status = ST_OK, .ttl_s = UINT32_MAX};
+    size_t n = 0;
+    for (const struct ares_addrinfo_node *node = info->nodes; node; node = node->ai_next) {
+        n++;
+    }
+    struct dns_address *addresses = calloc(n + 1, sizeof(*addresses));
+    if (n == 0 || !addresses) {
+        fail(lookup, n == 0 ? ARES_ENODATA : ARES_ENOMEM);
+        free(addresses);
+        return;
+    }
+    for (const struct ares_addrinfo_node *node = info->nodes; node; node = node->ai_next) {
+        addresses[answer.n_addresses++] = address_of(node);
+        answer.ttl_s = shorter(answer.ttl_s, node->ai_ttl);
+    }
+    for (const struct ares_addrinfo_cname *name = info->cnames; name; name = name->next) {
+        answer.ttl_s = shorter(answer.ttl_s, name->ttl);
+    }
+    answer.addresses = addresses;
+    finish(lookup, &answer);
+    free(addresses);
+}
+
+static void on_addresses(void *user, int code, int n_timeouts, struct ares_addrinfo *info) {
+    (void)n_timeouts;
+    if (code == ARES_SUCCESS) {
+        take_addresses(user, info);
+    } else {
+        fail(user, code);
+    }
+    ares_freeaddrinfo(info);
+}
+
+static void on_message(void *user, int code, int n_timeouts, unsigned char *message, int len) {
+    (void)n_timeouts;
+    if (code == ARES_SUCCESS) {
+        struct dns_answer answer = {.error.status = ST_OK,
+                                    .message = str_make((const char *)message, (size_t)len)};
+        finish(user, &answer);
+    } else {
+        fail(user, code);
+    }
+}
+
+/* ---- sockets and time ------------------------------------------------------------------------ */
+
+static struct dns_resolver *of_sockets(struct polled_set *sockets) {
+    return (struct dns_resolver *)(void *)((char *)sockets -
+                                           offsetof(struct dns_resolver, sockets));
+}
+
+/* The next time that c-ares wants to look. */
+static void arm(struct dns_resolver *resolver) {
+    struct alarms *alarms = worker_alarms(resolver->worker);
+    struct timeval room, *wait = ares_timeout(resolver->channel, NULL, &room);
+    if (!wait) {
+        alarm_clear(alarms, &resolver->alarm);
+        return;
+    }
+    uint64_t us = (uint64_t)wait->tv_sec * US_PER_S + (uint64_t)wait->tv_usec;
+    uint64_t due_ns = clock_now_ns() + us * NS_PER_US + NS_PER_MS; /* never a little too soon */
+    /* Out of memory: looked at again when the next one is asked. */
+    (void)!alarm_set(alarms, &resolver->alarm, due_ns);
+}
+
+static void act(struct dns_resolver *resolver, ares_socket_t readable, ares_socket_t writable) {
+    struct timeval room;
+    ares_process_fd(resolver->channel, readable, writable);
+    if (!ares_timeout(resolver->channel, NULL, &room)) {
+        /* Nothing is under way. What has timed out may have left a connection that is dead: 1.34
+         * looks for those before it looks at the time, and would ask the next question there. */
+        ares_process_fd(resolver->channel, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
+    }
+    arm(resolver);
+}
+
+static void ring(struct alarm *alarm) {
+    act((struct dns_resolver *)(void *)((char *)alarm - offsetof(struct dns_resolver, alarm)),
+        ARES_SOCKET_BAD, ARES_SOCKET_BAD);
+}
+
+/* A broken socket is readable: reading says what is wrong. */
+static void on_ready(struct polled_set *sockets, int fd, bool readable, bool writable,
+                     bool broken) {
+    act(of_sockets(sockets), readable || broken ? fd : ARES_SOCKET_BAD,
+        writable ? fd : ARES_SOCKET_BAD);
+}
+
+/* c-ares: watch this socket for that; for nothing: it is about to be closed. One that can't be
+ * watched is one that never answers. */
+static void on_socket(void *user, ares_socket_t fd, int readable, int writable) {
+    struct dns_resolver *resolver = user;
+    struct polled *polled = polled_find(&resolver->sockets, fd);
+    if (readable || writable) {
+        polled_watch(&resolver->sockets, polled, fd, readable, writable);
+    } else if (polled) {
+        polled_end(polled);
+    }
+}
+
+/* ---- the resolver ---------------------------------------------------------------------------- */
+
+static int make_channel(struct dns_resolver *resolver, const struct dns_resolver_options *options) {
+    struct ares_options settings = {
+        .timeout = options->timeout_ms > 0 ? (int)options->timeout_ms : TIMEOUT_MS,
+        .tries = options->n_tries > 0 ? (int)options->n_tries : TRIES,
+        .sock_state_cb = on_socket,
+        .sock_state_cb_data = resolver,
+    };
+    int given = ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_SOCK_STATE_CB;
+    char *file = options->system_file ? strdup(options->system_file) : NULL;
+    if (options->system_file && !file) {
+        return ARES_ENOMEM;
+    }
+    if (file) {
+        settings.resolvconf_path = file; /* which c-ares copies */
+        given |= ARES_OPT_RESOLVCONF;
+    }
+#ifdef ARES_OPT_QUERY_CACHE /* 1.31 and newer have one: 0 is none */
+    given |= ARES_OPT_QUERY_CACHE;
+#endif
+    int code = ares_init_options(&resolver->channel, &settings, given);
+    free(file);
+    if (code != ARES_SUCCESS) {
+        resolver->channel = NULL;
+        return code;
+    }
+    return options->servers && options->servers[0]
+               ? ares_set_servers_ports_csv(resolver->channel, options->servers)
+               : ARES_SUCCESS;
+}
+
+enum status dns_resolver_new(const struct dns_resolver_options *options, struct dns_resolver **out,
+                             struct error *err) {
+    struct dns_resolver *resolver = calloc(1, sizeof(*resolver));
+    if (!resolver) {
+        return error_set(err, ST_NO_MEMORY, "no memory for asking the DNS");
+    }
+    int code = ares_library_init(ARES_LIB_INIT_ALL);
+    if (code == ARES_SUCCESS) {
+        resolver->worker = options->worker;
+        resolver->alarm.ring = ring;
+        resolver->sockets = (struct polled_set){.worker = options->worker, .ready = on_ready};
+        code = make_channel(resolver, options);
+        if (code != ARES_SUCCESS) {
+            if (resolver->channel) {
+                ares_destroy(resolver->channel);
+            }
+            ares_library_cleanup();
+        }
+    }
+    if (code != ARES_SUCCESS) {
+        free(resolver);
+        return error_set(err, code == ARES_ENOMEM ? ST_NO_MEMORY : ST_IO,
+                         "the DNS can't be asked: %s", ares_strerror(code));
+    }
+    *out = resolver;
+    return ST_OK;
+}
+
+static void on_gone(struct polled_set *sockets) {
+    struct dns_resolver *resolver = of_sockets(sockets);
+    resolver->done(resolver->cookie);
+}
+
+void dns_resolver_stop(struct dns_resolver *resolver, void (*done)(void *cookie), void *cookie) {
+    resolver->done = done;
+    resolver->cookie = cookie;
+    ares_destroy(resolver->channel);
+    resolver->channel = NULL;
+    alarm_clear(worker_alarms(resolver->worker), &resolver->alarm);
+    polled_set_close(&resolver->sockets, on_gone);
+}
+
+void dns_resolver_free(struct dns_resolver *resolver) {
+    if (resolver) {
+        free(resolver);
+        ares_library_cleanup();
+    }
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+enum status dns_lookup_begin(struct dns_resolver *resolver, const char *name, enum dns_kind kind,
+                             void (*done)(void *user, const struct dns_answer *answer), void *user,
+                             struct dns_lookup **out, struct error *err) {
+    struct dns_lookup *lookup = calloc(1, sizeof(*lookup));
+    if (!lookup) {
+        return error_set(err, ST_NO_MEMORY, "no memory for asking the DNS");
+    }
+    *lookup = (struct dns_lookup){.done = done, .user = user};
+    *out = lookup; /* before it may be gone */
+    if (kind == DNS_SRV) {
+        ares_search(resolver->channel, name, CLASS_IN, TYPE_SRV, on_message, lookup);
+    } else {
+        struct ares_addrinfo_hints hints = {.ai_flags = ARES_AI_NOSORT,
+                                            .ai_family = kind == DNS_A ? AF_INET : AF_INET6,
+                                            .ai_socktype = SOCK_STREAM};
+        ares_getaddrinfo(resolver->channel, name, NULL, &hints, on_addresses, lookup);
+    }
+    arm(resolver);
+    return ST_OK;
+}
+
+void dns_lookup_cancel(struct dns_lookup *lookup) {
+    lookup->done = NULL;
+}

@@ -1,0 +1,360 @@
+/* A call's life: it waits for a connection, is begun on one, ended by whichever of its parties
+ * (caller, server, time) is first, and freed when all are through with it. */
+#include <assert.h>
+
+#include "net/client/grpc/session.h"
+
+enum { OWN_FIELDS = 9 };
+
+static struct grpc_client_stream *of_call(const struct grpc_client_call *call) {
+    return (struct grpc_client_stream *)(uintptr_t)call;
+}
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory for a call");
+}
+
+/* ---- lists ----------------------------------------------------------------------------------- */
+
+static void list_add(struct grpc_client_list *list, struct grpc_client_stream *stream) {
+    stream->list = list;
+    stream->prev = list->last;
+    stream->next = NULL;
+    *(list->last ? &list->last->next : &list->first) = stream;
+    list->last = stream;
+}
+
+static void list_remove(struct grpc_client_stream *stream) {
+    struct grpc_client_list *list = stream->list;
+    *(stream->prev ? &stream->prev->next : &list->first) = stream->next;
+    *(stream->next ? &stream->next->prev : &list->last) = stream->prev;
+    stream->list = NULL;
+    stream->prev = stream->next = NULL;
+}
+
+/* ---- states ---------------------------------------------------------------------------------- */
+
+#define FROM(state) (1u << GRPC_CLIENT_##state)
+
+static void set_state(struct grpc_client_stream *stream, enum grpc_client_state state) {
+    static const unsigned PREDECESSORS[] = {
+        [GRPC_CLIENT_WAITING] = 0,
+        [GRPC_CLIENT_OPEN] = FROM(WAITING),
+        [GRPC_CLIENT_DECIDED] = FROM(WAITING) | FROM(OPEN),
+        [GRPC_CLIENT_TOLD] = FROM(DECIDED),
+    };
+    assert(PREDECESSORS[state] & (1u << stream->state));
+    stream->state = (uint8_t)state;
+}
+
+static void ask_sweep(struct grpc_client_stream *stream) {
+    struct grpc_client_core *core = stream->core;
+    if (!stream->sweeping) {
+        stream->sweeping = true;
+        stream->ended_next = core->ended;
+        core->ended = stream;
+    }
+    core->ask_turn(core);
+}
+
+void grpc_client_stream_step(struct grpc_client_stream *stream, enum grpc_client_event event) {
+    bool inner = stream->stepping;
+    stream->stepping = true;
+    stream->step(&stream->call, event);
+    stream->stepping = inner;
+}
+
+/* ---- beginning ------------------------------------------------------------------------------- */
+
+static enum status set_fields(struct grpc_client_stream *stream, const struct grpc_client_ask *ask,
+                              struct error *err) {
+    if (ask->n_fields > GRPC_CLIENT_MOST_FIELDS) {
+        return error_set(err, ST_BAD_FIELD, "expected at most %d fields of metadata, got %zu",
+                         (int)GRPC_CLIENT_MOST_FIELDS, ask->n_fields);
+    }
+    for (size_t i = 0; i < ask->n_fields; i++) {
+        const struct grpc_field *field = &ask->fields[i];
+        grpc_fields_set(stream->call.arena, &stream->set, GRPC_CLIENT_MOST_FIELDS, field->name,
+                        field->value);
+        if (stream->set.n != i + 1) {
+            return no_memory(err);
+        }
+        const struct grpc_field *set = &stream->set.items[i];
+        if (field->name.len == 0 || field->name.ptr[0] == ':' ||
+            !nghttp2_check_header_name((const uint8_t *)set->name.ptr, set->name.len) ||
+            !nghttp2_check_header_value((const uint8_t *)set->value.ptr, set->value.len)) {
+            return error_set(err, ST_BAD_FIELD,
+                             "metadata \"%.*s\": expected a lower-case name and a printable value "
+                             "(bytes under a name in -bin)",
+                             STR_ARG(field->name));
+        }
+    }
+    return ST_OK;
+}
+
+static enum status fill(struct grpc_client_stream *stream, const struct grpc_client_ask *ask,
+                        struct error *err) {
+    struct grpc_client_core *core = stream->core;
+    stream->call.user = ask->user;
+    stream->call.code = -1;
+    stream->step = ask->step;
+    stream->streams = ask->streams;
+    stream->waits = ask->waits;
+    stream->in = (struct grpc_receiver){
+        .means = &core->means, .align_at = ask->align_at, .n_wanted = ask->streams ? 0 : 1};
+    stream->path = arena_dup(stream->call.arena, ask->path);
+    if (!stream->path.ptr) {
+        return no_memory(err);
+    }
+    enum status st = set_fields(stream, ask, err);
+    if (st == ST_OK && ask->timeout_ns > 0) {
+        uint64_t now_ns = grpc_client_core_now(core);
+        stream->deadline_ns =
+            ask->timeout_ns < UINT64_MAX - now_ns ? now_ns + ask->timeout_ns : UINT64_MAX;
+        st = deadlines_set(&core->deadlines, &stream->deadline, stream->deadline_ns)
+                 ? ST_OK
+                 : no_memory(err);
+    }
+    return st;
+}
+
+enum status grpc_client_stream_new(struct grpc_client_core *core, const struct grpc_client_ask *ask,
+                                   struct grpc_client_stream **out, struct error *err) {
+    struct arena *arena = arena_new(core->arenas, 0);
+    struct grpc_client_stream *stream = arena ? arena_calloc(arena, 1, sizeof(*stream)) : NULL;
+    if (!stream) {
+        arena_free(arena);
+        return no_memory(err);
+    }
+    stream->core = core;
+    stream->call.arena = arena;
+    enum status st = fill(stream, ask, err);
+    if (st != ST_OK) {
+        arena_free(arena); /* with the stream itself, which has no deadline yet */
+        return st;
+    }
+    list_add(&core->waiting, stream);
+    core->n_alive++;
+    core->ask_turn(core);
+    *out = stream;
+    return ST_OK;
+}
+
+/* ---- the request ----------------------------------------------------------------------------- */
+
+/* nghttp2 asks how much there is for a frame; the bytes follow through its send_data callback. */
+static ssize_t on_read(nghttp2_session *h2, int32_t id, uint8_t *buf, size_t length,
+                       uint32_t *flags, nghttp2_data_source *source, void *user) {
+    struct grpc_client_stream *stream = source->ptr;
+    (void)h2, (void)id, (void)buf, (void)user;
+    size_t n = grpc_queue_promise(&stream->out, length);
+    stream->said_end = n == stream->out.n_bytes && stream->half_closed;
+    if (n == 0 && !stream->said_end) {
+        stream->deferred = true;
+        return NGHTTP2_ERR_DEFERRED;
+    }
+    *flags |= NGHTTP2_DATA_FLAG_NO_COPY | (stream->said_end ? NGHTTP2_DATA_FLAG_EOF : 0);
+    return (ssize_t)n;
+}
+
+/* gRPC over HTTP2, "Requests". `timeout` has the bytes of grpc-timeout. Returns: how many. */
+static size_t make_head(const struct grpc_client_stream *stream, char timeout[GRPC_TIMEOUT_BYTES],
+                        nghttp2_nv nv[OWN_FIELDS + GRPC_CLIENT_MOST_FIELDS]) {
+    const struct grpc_client_core *core = stream->core;
+    uint64_t now_ns = grpc_client_core_now(core);
+    size_t n = 0;
+    nv[n++] = grpc_nv(STR(":method"), STR("POST"), GRPC_NV_OURS);
+    nv[n++] = grpc_nv(STR(":scheme"), core->is_tls ? STR("https") : STR("http"), GRPC_NV_OURS);
+    nv[n++] = grpc_nv(STR(":path"), stream->path, GRPC_NV_OURS);
+    nv[n++] = grpc_nv(STR(":authority"), core->authority, GRPC_NV_OURS);
+    nv[n++] = grpc_nv(STR("te"), STR("trailers"), GRPC_NV_OURS);
+    if (stream->deadline_ns > 0) {
+        uint64_t left_ns = stream->deadline_ns > now_ns ? stream->deadline_ns - now_ns : 1;
+        struct str text = str_make(timeout, grpc_timeout_print(left_ns, timeout));
+        nv[n++] = grpc_nv(STR("grpc-timeout"), text, GRPC_NV_OUR_NAME);
+    }
+    nv[n++] = grpc_nv(STR("content-type"), STR("application/grpc"), GRPC_NV_OURS);
+    nv[n++] = grpc_nv(STR("grpc-accept-encoding"), STR("identity,deflate,gzip"), GRPC_NV_OURS);
+    nv[n++] = grpc_nv(STR("user-agent"), STR("grpc-c-sluice/" SLUICE_VERSION), GRPC_NV_OURS);
+    for (size_t i = 0; i < stream->set.n; i++) {
+        nv[n++] = grpc_nv(stream->set.items[i].name, stream->set.items[i].value, GRPC_NV_OURS);
+    }
+    return n;
+}
+
+bool grpc_client_stream_start(struct grpc_client_stream *stream,
+                              struct grpc_client_session *session) {
+    nghttp2_nv nv[OWN_FIELDS + GRPC_CLIENT_MOST_FIELDS];
+    char timeout[GRPC_TIMEOUT_BYTES];
+    struct error err;
+    nghttp2_data_provider provider = {.source.ptr = stream, .read_callback = on_read};
+    size_t n = make_head(stream, timeout, nv);
+    int32_t id = nghttp2_submit_request(session->h2, NULL, nv, n, &provider, stream);
+    if (id == NGHTTP2_ERR_STREAM_ID_NOT_AVAILABLE) { /* RFC 9113, 5.1.1: they are used up */
+        grpc_client_session_leave(session);
+        return false;
+    }
+    if (id < 0) {
+        no_memory(&err);
+        grpc_client_stream_decide(stream, -1, &err);
+        return true;
+    }
+    list_remove(stream);
+    list_add(&session->streams, stream);
+    stream->session = session;
+    stream->id = id;
+    session->n_open++;
+    set_state(stream, GRPC_CLIENT_OPEN);
+    grpc_client_session_ask(session);
+    return true;
+}
+
+/* ---- ending ---------------------------------------------------------------------------------- */
+
+static void drop_queue(struct grpc_client_stream *stream) {
+    struct grpc_flight none = {0};
+    grpc_queue_drop(&stream->out, stream->session ? &stream->session->flight : &none);
+}
+
+/* The server need not go on. */
+static void reset(struct grpc_client_stream *stream) {
+    if (!stream->closed && !(stream->remote_ended && stream->said_end)) {
+        nghttp2_submit_rst_stream(stream->session->h2, NGHTTP2_FLAG_NONE, stream->id,
+                                  NGHTTP2_CANCEL);
+        grpc_client_session_ask(stream->session);
+    }
+}
+
+void grpc_client_stream_decide(struct grpc_client_stream *stream, int code,
+                               const struct error *err) {
+    bool waited = stream->state == GRPC_CLIENT_WAITING;
+    if (stream->state >= GRPC_CLIENT_DECIDED) {
+        return;
+    }
+    set_state(stream, GRPC_CLIENT_DECIDED);
+    stream->call.error = *err;
+    stream->call.code = code;
+    stream->call.trailers = stream->trailers.items;
+    stream->call.n_trailers = stream->trailers.n;
+    deadlines_remove(&stream->core->deadlines, &stream->deadline);
+    grpc_client_answer_stop(stream);
+    if (waited) {
+        list_remove(stream);
+        stream->call.untouched = stream->closed = true;
+    } else {
+        reset(stream);
+    }
+    if (stream->out.promised == 0) { /* else nghttp2 will come for it */
+        drop_queue(stream);
+    }
+    ask_sweep(stream);
+}
+
+void grpc_client_stream_closed(struct grpc_client_stream *stream) {
+    struct grpc_client_session *session = stream->session;
+    assert(!stream->closed);
+    stream->closed = true;
+    session->n_open--;
+    nghttp2_session_set_stream_user_data(session->h2, stream->id, NULL);
+    if (session->heading == stream) {
+        session->heading = NULL;
+    }
+    drop_queue(stream);
+    list_remove(stream);
+    stream->session = NULL;
+    ask_sweep(stream);
+    stream->core->ask_turn(stream->core); /* there is room for another one */
+}
+
+void grpc_client_stream_sweep(struct grpc_client_stream *stream) {
+    if (stream->state == GRPC_CLIENT_DECIDED) {
+        set_state(stream, GRPC_CLIENT_TOLD);
+        grpc_client_stream_step(stream, GRPC_CLIENT_END);
+    }
+    if (stream->state == GRPC_CLIENT_TOLD && stream->closed && stream->out.n_flying == 0 &&
+        !stream->sweeping) {
+        stream->core->n_alive--;
+        arena_free(stream->call.arena); /* with the stream itself */
+    }
+}
+
+/* ---- for callers ----------------------------------------------------------------------------- */
+
+/* nghttp2 shall ask again. */
+static void resume(struct grpc_client_stream *stream) {
+    if (stream->deferred && !stream->closed) {
+        stream->deferred = false;
+        nghttp2_session_resume_data(stream->session->h2, stream->id);
+        grpc_client_session_ask(stream->session);
+    }
+}
+
+void grpc_client_send(struct grpc_client_call *call, const struct piece *pieces, size_t n_pieces,
+                      void (*release)(void *cookie), void *cookie) {
+    struct grpc_client_stream *stream = of_call(call);
+    /* A unary call's one message lives with the call; of others there may be any number. */
+    struct grpc_queue_options options = {.arena = stream->streams ? NULL : call->arena,
+                                         .blocks = &stream->core->blocks};
+    struct error err;
+    bool wanted = stream->state < GRPC_CLIENT_DECIDED && !stream->remote_ended;
+    assert(!stream->half_closed);
+    stream->half_closed = !stream->streams;
+    if (wanted && grpc_queue_add(&stream->out, &options, pieces, n_pieces, release, cookie)) {
+        resume(stream);
+        return;
+    }
+    if (release) {
+        release(cookie);
+    }
+    if (wanted) { /* the server would miss a message */
+        error_set(&err, ST_NO_MEMORY, "a message could not be sent: no memory, or over 4 GiB");
+        grpc_client_stream_decide(stream, -1, &err);
+    }
+}
+
+void grpc_client_half_close(struct grpc_client_call *call) {
+    struct grpc_client_stream *stream = of_call(call);
+    if (!stream->half_closed) {
+        stream->half_closed = true;
+        resume(stream);
+    }
+}
+
+void grpc_client_read(struct grpc_client_call *call) {
+    struct grpc_client_stream *stream = of_call(call);
+    assert(stream->streams);
+    if (stream->in.state != GRPC_RECEIVING_END) {
+        stream->in.n_wanted++;
+        grpc_client_answer_deliver(stream);
+    }
+}
+
+void grpc_client_cancel(struct grpc_client_call *call) {
+    struct error err;
+    error_set(&err, ST_CANCELLED, "the call was cancelled");
+    grpc_client_stream_decide(of_call(call), -1, &err);
+}
+
+size_t grpc_client_queued_bytes(const struct grpc_client_call *call) {
+    return of_call(call)->out.n_bytes;
+}
+
+struct str grpc_client_find(const struct grpc_field *fields, size_t n_fields, const char *name,
+                            size_t *n) {
+    return grpc_fields_find(fields, n_fields, name, n);
+}
+
+void grpc_client_stream_left(struct grpc_queue *queue) {
+    struct grpc_client_stream *stream =
+        (struct grpc_client_stream *)(void *)((char *)queue -
+                                              offsetof(struct grpc_client_stream, out));
+    if (queue->n_flying > 0) {
+        return;
+    }
+    if (stream->state == GRPC_CLIENT_TOLD && stream->closed) {
+        ask_sweep(stream);
+    } else if (!queue->first && stream->streams && stream->state == GRPC_CLIENT_OPEN &&
+               !stream->half_closed && !stream->remote_ended) {
+        grpc_client_stream_step(stream, GRPC_CLIENT_WRITABLE);
+    }
+}

@@ -1,0 +1,284 @@
+/* A connection of the client, from looking up a name to the closed handle, and its bytes in. */
+#include "net/client/grpc/conn.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+
+#include "core/event/clock.h"
+
+enum { KEEPALIVE_S = 60 }; /* TCP's: a machine that is gone is noticed some day */
+
+/* ---- phases ---------------------------------------------------------------------------------- */
+
+#define FROM(phase) (1u << GRPC_CLIENT_##phase)
+
+static void set_phase(struct grpc_client_conn *conn, enum grpc_client_phase phase) {
+    static const unsigned PREDECESSORS[] = {
+        [GRPC_CLIENT_LOOKING] = FROM(LOOKING),
+        [GRPC_CLIENT_CONNECTING] = FROM(LOOKING) | FROM(CONNECTING),
+        [GRPC_CLIENT_SHAKING] = FROM(CONNECTING),
+        [GRPC_CLIENT_CONNECTED] = FROM(CONNECTING) | FROM(SHAKING),
+        [GRPC_CLIENT_CLOSED] = FROM(LOOKING) | FROM(CONNECTING) | FROM(SHAKING) | FROM(CONNECTED),
+    };
+    assert(PREDECESSORS[phase] & (1u << conn->phase));
+    conn->phase = (uint8_t)phase;
+}
+
+bool grpc_client_conn_is_usable(const struct grpc_client_conn *conn) {
+    return conn->phase < GRPC_CLIENT_CONNECTED ||
+           (conn->phase == GRPC_CLIENT_CONNECTED && !conn->session.going_away);
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+static void on_closed(uv_handle_t *handle);
+
+/* Did it serve for nothing? Then the next attempt has to wait. */
+static bool is_failure(const struct grpc_client_conn *conn) {
+    const struct grpc_client_session *session = &conn->session;
+    return !conn->client->stopping &&
+           (!session->greeted || (conn->used && !session->served && session->streams.first));
+}
+
+void grpc_client_conn_close(struct grpc_client_conn *conn, const struct error *err) {
+    struct grpc_client *client = conn->client;
+    if (conn->phase == GRPC_CLIENT_CLOSED) {
+        return;
+    }
+    if (is_failure(conn)) {
+        grpc_client_note_failure(client, grpc_client_session_why(&conn->session, err));
+    }
+    grpc_client_tls_say_end(conn);
+    set_phase(conn, GRPC_CLIENT_CLOSED);
+    alarm_clear(worker_alarms(client->worker), &conn->alarm);
+    grpc_client_session_close(&conn->session, err);
+    if (conn->output && !conn->writing) {
+        grpc_client_conn_written(conn);
+    }
+    if (conn->looking) {
+        uv_cancel((uv_req_t *)&conn->lookup);
+    }
+    if (conn->has_handle && !uv_is_closing(&conn->uv.handle)) {
+        uv_close(&conn->uv.handle, on_closed);
+    }
+    grpc_client_ask_turn(client);
+}
+
+void grpc_client_conn_lost(struct grpc_client_conn *conn, const char *why) {
+    struct error err;
+    error_set(&err, ST_IO, "%s: %s", conn->client->target.text, why);
+    grpc_client_conn_close(conn, &err);
+}
+
+bool grpc_client_conn_is_gone(const struct grpc_client_conn *conn) {
+    return conn->phase == GRPC_CLIENT_CLOSED && !conn->has_handle && !conn->looking;
+}
+
+void grpc_client_conn_free(struct grpc_client_conn *conn) {
+    assert(!conn->output && conn->n_sealed == 0);
+    if (conn->found) {
+        uv_freeaddrinfo(conn->found);
+    }
+    tls_session_fini(&conn->tls);
+    free(conn);
+}
+
+/* ---- bytes in -------------------------------------------------------------------------------- */
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
+    const struct grpc_client_conn *conn = handle->data;
+    (void)suggested;
+    *buf = uv_buf_init(conn->client->in, GRPC_CLIENT_READ_BYTES);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
+    struct grpc_client_conn *conn = stream->data;
+    if (conn->phase == GRPC_CLIENT_CLOSED || n == 0) {
+        return;
+    }
+    if (n < 0) {
+        grpc_client_conn_lost(conn, n != UV_EOF ? uv_strerror((int)n)
+                                    : conn->phase == GRPC_CLIENT_SHAKING
+                                        ? "the server closed the connection within the TLS "
+                                          "handshake; does it speak TLS?"
+                                        : "the server closed the connection");
+    } else if (conn->client->tls) {
+        grpc_client_tls_received(conn, str_make(buf->base, (size_t)n));
+    } else {
+        grpc_client_session_receive(&conn->session, str_make(buf->base, (size_t)n));
+    }
+    if (conn->session.greeted) {
+        alarm_clear(worker_alarms(conn->client->worker), &conn->alarm);
+    }
+}
+
+/* ---- connecting ------------------------------------------------------------------------------ */
+
+void grpc_client_conn_ready(struct grpc_client_conn *conn) {
+    struct error err;
+    set_phase(conn, GRPC_CLIENT_CONNECTED);
+    if (grpc_client_session_open(&conn->client->core, &conn->session, &err) != ST_OK) {
+        grpc_client_conn_close(conn, &err);
+    }
+}
+
+static void on_connected(uv_connect_t *connect, int status);
+
+/* Returns: libuv's error, or 0. */
+static int connect_to(struct grpc_client_conn *conn, const struct sockaddr *to) {
+    uv_loop_t *loop = worker_loop(conn->client->worker);
+    int rc = 0;
+    if (to->sa_family == AF_UNIX) {
+        rc = uv_pipe_init(loop, &conn->uv.pipe, 0);
+    } else {
+        rc = uv_tcp_init(loop, &conn->uv.tcp);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    conn->has_handle = true;
+    conn->uv.handle.data = conn;
+    conn->connect.data = conn;
+    if (to->sa_family == AF_UNIX) {
+        uv_pipe_connect(&conn->connect, &conn->uv.pipe, ((const struct sockaddr_un *)to)->sun_path,
+                        on_connected);
+        return 0;
+    }
+    uv_tcp_nodelay(&conn->uv.tcp, 1);
+    return uv_tcp_connect(&conn->connect, &conn->uv.tcp, to, on_connected);
+}
+
+/* That address can't be reached: the next one, if there is one, when the handle is closed. */
+static void try_next(struct grpc_client_conn *conn, int why) {
+    char text[ERROR_TEXT_BYTES];
+    conn->trying = conn->trying ? conn->trying->ai_next : NULL;
+    snprintf(text, sizeof(text), "no connection: %s", uv_strerror(why));
+    if (!conn->trying) {
+        grpc_client_conn_lost(conn, text);
+    } else if (conn->has_handle) {
+        uv_close(&conn->uv.handle, on_closed);
+    } else {
+        grpc_client_conn_lost(conn, text); /* not even a handle could be made */
+    }
+}
+
+static void on_connected(uv_connect_t *connect, int status) {
+    struct grpc_client_conn *conn = connect->data;
+    if (conn->phase == GRPC_CLIENT_CLOSED || uv_is_closing(&conn->uv.handle)) {
+        return;
+    }
+    if (status == 0) {
+        status = uv_read_start(&conn->uv.stream, on_alloc, on_read);
+    }
+    if (status != 0) {
+        try_next(conn, status);
+        return;
+    }
+    if (conn->uv.handle.type == UV_TCP) {
+        uv_tcp_keepalive(&conn->uv.tcp, 1, KEEPALIVE_S);
+    }
+    if (conn->client->tls) {
+        set_phase(conn, GRPC_CLIENT_SHAKING);
+        grpc_client_tls_begin(conn);
+    } else {
+        grpc_client_conn_ready(conn);
+    }
+}
+
+static void on_closed(uv_handle_t *handle) {
+    struct grpc_client_conn *conn = handle->data;
+    conn->has_handle = false;
+    if (conn->phase == GRPC_CLIENT_CONNECTING) {
+        int rc = connect_to(conn, conn->trying->ai_addr);
+        if (rc != 0) {
+            try_next(conn, rc);
+        }
+    }
+    grpc_client_ask_turn(conn->client);
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static void on_found(uv_getaddrinfo_t *lookup, int status, struct addrinfo *found) {
+    struct grpc_client_conn *conn = lookup->data;
+    char text[ERROR_TEXT_BYTES];
+    conn->looking = false;
+    conn->found = found;
+    conn->trying = found;
+    grpc_client_ask_turn(conn->client);
+    if (conn->phase == GRPC_CLIENT_CLOSED) {
+        return;
+    }
+    if (status != 0) {
+        snprintf(text, sizeof(text), "the name can't be looked up: %s", uv_strerror(status));
+        grpc_client_conn_lost(conn, text);
+        return;
+    }
+    set_phase(conn, GRPC_CLIENT_CONNECTING);
+    int rc = connect_to(conn, found->ai_addr);
+    if (rc != 0) {
+        try_next(conn, rc);
+    }
+}
+
+/* Returns: libuv's error, or 0. */
+static int look_up(struct grpc_client_conn *conn) {
+    const struct grpc_client_target *target = &conn->client->target;
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    conn->lookup.data = conn;
+    int rc = uv_getaddrinfo(worker_loop(conn->client->worker), &conn->lookup, on_found,
+                            target->host, target->port, &hints);
+    conn->looking = rc == 0;
+    return rc;
+}
+
+/* ---- the beginning --------------------------------------------------------------------------- */
+
+static void on_late(struct alarm *alarm) {
+    static const char *const WORDS[] = {
+        [GRPC_CLIENT_LOOKING] = "the name could not be looked up in time",
+        [GRPC_CLIENT_CONNECTING] = "there was no connection in time",
+        [GRPC_CLIENT_SHAKING] = "the TLS handshake did not end in time",
+        [GRPC_CLIENT_CONNECTED] = "the server did not say in time that it speaks HTTP/2",
+    };
+    struct grpc_client_conn *conn =
+        (struct grpc_client_conn *)(void *)((char *)alarm -
+                                            offsetof(struct grpc_client_conn, alarm));
+    assert(conn->phase != GRPC_CLIENT_CLOSED);
+    grpc_client_conn_lost(conn, WORDS[conn->phase]);
+}
+
+bool grpc_client_conn_new(struct grpc_client *client) {
+    const struct address *address = &client->target.address;
+    struct grpc_client_conn *conn = calloc(1, sizeof(*conn));
+    struct error err;
+    if (!conn) {
+        error_set(&err, ST_NO_MEMORY, "no memory for a connection");
+        grpc_client_note_failure(client, &err);
+        return false;
+    }
+    conn->client = client;
+    conn->session.core = &client->core;
+    conn->alarm.ring = on_late;
+    conn->next = client->conns;
+    client->conns = conn;
+    uint64_t due_ns = clock_now_ns() + client->core.limits.connect_timeout_ns;
+    if (!alarm_set(worker_alarms(client->worker), &conn->alarm, due_ns)) {
+        error_set(&err, ST_NO_MEMORY, "no memory for a connection");
+        grpc_client_conn_close(conn, &err);
+        return false;
+    }
+    int rc = 0;
+    if (address->len > 0) {
+        set_phase(conn, GRPC_CLIENT_CONNECTING);
+        rc = connect_to(conn, (const struct sockaddr *)&address->storage);
+    } else {
+        rc = look_up(conn);
+    }
+    if (rc != 0) {
+        try_next(conn, rc);
+    }
+    return true;
+}

@@ -1,0 +1,312 @@
+/* A client as a whole: its turns, when it connects, how long it pauses after it could not, and its
+ * end. */
+#include "net/client/grpc/grpc_client.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "core/event/clock.h"
+#include "net/client/grpc/conn.h"
+
+enum { MOST_ROUNDS = 4 }; /* of a turn; then others have theirs */
+
+static struct grpc_client *of_core(struct grpc_client_core *core) {
+    return (struct grpc_client *)(void *)((char *)core - offsetof(struct grpc_client, core));
+}
+
+/* ---- connections ----------------------------------------------------------------------------- */
+
+/* Which connection has the next call? The one with the fewest. */
+static struct grpc_client_conn *least_loaded(const struct grpc_client *client) {
+    struct grpc_client_conn *best = NULL;
+    for (struct grpc_client_conn *conn = client->conns; conn; conn = conn->next) {
+        if (conn->phase == GRPC_CLIENT_CONNECTED && grpc_client_session_has_room(&conn->session) &&
+            (!best || conn->session.n_open < best->session.n_open)) {
+            best = conn;
+        }
+    }
+    return best;
+}
+
+static void begin_calls(struct grpc_client *client) {
+    struct grpc_client_conn *conn;
+    while (client->core.waiting.first && (conn = least_loaded(client))) {
+        conn->used = true;
+        (void)grpc_client_stream_start(client->core.waiting.first, &conn->session);
+    }
+}
+
+/* How many connections are there, or in the making, that calls can begin on? `*n_calls`: on them,
+ * and waiting, counted no further than needed. */
+static unsigned count_usable(const struct grpc_client *client, size_t *n_calls) {
+    unsigned n = 0;
+    const struct grpc_client_stream *waiting = client->core.waiting.first;
+    *n_calls = 0;
+    for (const struct grpc_client_conn *conn = client->conns; conn; conn = conn->next) {
+        if (grpc_client_conn_is_usable(conn)) {
+            n++;
+            *n_calls += conn->session.n_open;
+        }
+    }
+    for (; waiting && *n_calls < client->core.limits.n_connections; waiting = waiting->next) {
+        (*n_calls)++;
+    }
+    return n;
+}
+
+void grpc_client_note_failure(struct grpc_client *client, const struct error *err) {
+    const struct grpc_client_limits *limits = &client->core.limits;
+    uint64_t now_ns = clock_now_ns();
+    client->why = *err;
+    if (now_ns < client->next_attempt_ns) {
+        return; /* it was tried with another one, which counted */
+    }
+    client->pause_ns = client->pause_ns == 0 ? limits->first_pause_ns : 2 * client->pause_ns;
+    if (client->pause_ns > limits->longest_pause_ns) {
+        client->pause_ns = limits->longest_pause_ns;
+    }
+    client->next_attempt_ns = now_ns + client->pause_ns;
+}
+
+/* As many connections as there are calls for; none during a pause, in which calls fail with the
+ * reason for it. */
+static void connect_as_needed(struct grpc_client *client) {
+    size_t n_calls;
+    unsigned n = count_usable(client, &n_calls);
+    uint64_t now_ns = clock_now_ns();
+    while (n < client->core.limits.n_connections && n < n_calls &&
+           now_ns >= client->next_attempt_ns && grpc_client_conn_new(client)) {
+        n++;
+    }
+    if (n == 0 && client->core.waiting.first) {
+        grpc_client_core_give_up(&client->core, &client->why, false);
+    }
+}
+
+static void look_at_conns(struct grpc_client *client) {
+    struct grpc_client_conn **place = &client->conns;
+    while (*place) {
+        struct grpc_client_conn *conn = *place;
+        if (conn->session.served) {
+            client->pause_ns = 0;
+        }
+        if (grpc_client_conn_is_gone(conn)) {
+            *place = conn->next;
+            grpc_client_conn_free(conn);
+        } else {
+            place = &conn->next;
+        }
+    }
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+static void on_handle_closed(uv_handle_t *handle) {
+    struct grpc_client *client = handle->data;
+    if (--client->n_handles == 0) {
+        client->done(client->cookie);
+    }
+}
+
+/* Calls end, goodbye is said as far as sockets take it at once, connections close. */
+static void stop_all(struct grpc_client *client) {
+    struct error err;
+    error_set(&err, ST_CANCELLED, "the client was stopped");
+    grpc_client_core_give_up(&client->core, &err, true);
+    for (struct grpc_client_conn *conn = client->conns; conn; conn = conn->next) {
+        if (conn->phase != GRPC_CLIENT_CONNECTED) {
+            continue;
+        }
+        struct grpc_client_stream *stream = conn->session.streams.first;
+        for (; stream; stream = stream->next) {
+            grpc_client_stream_decide(stream, -1, &err);
+        }
+        grpc_client_session_leave(&conn->session);
+        grpc_client_conn_say(conn);
+    }
+    for (struct grpc_client_conn *conn = client->conns; conn; conn = conn->next) {
+        grpc_client_conn_close(conn, &err);
+    }
+}
+
+static void end_if_over(struct grpc_client *client) {
+    if (client->conns || client->core.n_alive > 0 || uv_is_closing((uv_handle_t *)&client->idle)) {
+        return;
+    }
+    alarm_clear(worker_alarms(client->worker), &client->alarm);
+    uv_close((uv_handle_t *)&client->check, on_handle_closed);
+    uv_close((uv_handle_t *)&client->idle, on_handle_closed);
+}
+
+/* ---- turns ----------------------------------------------------------------------------------- */
+
+static void play_round(struct grpc_client *client) {
+    if (client->stopping) {
+        stop_all(client);
+    } else {
+        begin_calls(client);
+        connect_as_needed(client);
+    }
+    for (struct grpc_client_conn *conn = client->conns; conn; conn = conn->next) {
+        grpc_client_conn_say(conn);
+    }
+    grpc_client_core_sweep(&client->core);
+    look_at_conns(client);
+}
+
+static void set_alarm(struct grpc_client *client) {
+    uint64_t due_ns = grpc_client_core_next_ns(&client->core);
+    uint64_t trim_ns = body_pool_trim(&client->core.pool, clock_now_ns());
+    if (client->core.waiting.first && client->next_attempt_ns < due_ns &&
+        client->why.status != ST_OK) {
+        due_ns = client->next_attempt_ns;
+    }
+    due_ns = trim_ns < due_ns ? trim_ns : due_ns;
+    if (due_ns == UINT64_MAX) {
+        alarm_clear(worker_alarms(client->worker), &client->alarm);
+    } else if (!alarm_set(worker_alarms(client->worker), &client->alarm, due_ns)) {
+        grpc_client_ask_turn(client); /* no memory: it looks by itself */
+    }
+}
+
+static void on_turn(struct grpc_client *client) {
+    if (!client->idling) {
+        return;
+    }
+    for (unsigned n = 0; client->again && n < MOST_ROUNDS; n++) {
+        client->again = false;
+        play_round(client);
+    }
+    if (!client->again) {
+        client->idling = false;
+        uv_idle_stop(&client->idle);
+    }
+    if (client->stopping) {
+        end_if_over(client);
+    } else {
+        set_alarm(client);
+    }
+}
+
+static void on_check(uv_check_t *check) {
+    on_turn(check->data);
+}
+
+static void on_idle(uv_idle_t *idle) {
+    on_turn(idle->data);
+}
+
+void grpc_client_ask_turn(struct grpc_client *client) {
+    client->again = true;
+    if (!client->idling && !uv_is_closing((uv_handle_t *)&client->idle)) {
+        client->idling = true;
+        uv_idle_start(&client->idle, on_idle);
+    }
+}
+
+static void ask_turn(struct grpc_client_core *core) {
+    grpc_client_ask_turn(of_core(core));
+}
+
+static void on_alarm(struct alarm *alarm) {
+    struct grpc_client *client =
+        (struct grpc_client *)(void *)((char *)alarm - offsetof(struct grpc_client, alarm));
+    grpc_client_core_tick(&client->core, clock_now_ns());
+    grpc_client_ask_turn(client);
+}
+
+/* ---- a client's life ------------------------------------------------------------------------- */
+
+static enum status make_core(struct grpc_client *client, const struct grpc_client_options *options,
+                             struct error *err) {
+    struct str authority = options->authority;
+    if (authority.len == 0) {
+        bool is_unix = address_is_unix(&client->target.address);
+        authority = is_unix ? STR("localhost") : options->target;
+    }
+    client->authority = malloc(authority.len + 1);
+    if (!client->authority) {
+        return error_set(err, ST_NO_MEMORY, "no memory for a gRPC client");
+    }
+    memcpy(client->authority, authority.ptr, authority.len);
+    client->core.limits = options->limits;
+    client->core.authority = str_make(client->authority, authority.len);
+    client->core.is_tls = options->tls != NULL;
+    client->core.arenas = worker_arenas(client->worker);
+    client->core.ask_turn = ask_turn;
+    return grpc_client_core_init(&client->core, err);
+}
+
+static void make_handles(struct grpc_client *client) {
+    uv_loop_t *loop = worker_loop(client->worker);
+    uv_check_init(loop, &client->check); /* these cannot fail */
+    uv_idle_init(loop, &client->idle);
+    client->check.data = client->idle.data = client;
+    client->n_handles = 2;
+    client->alarm.ring = on_alarm;
+    uv_check_start(&client->check, on_check);
+}
+
+enum status grpc_client_new(const struct grpc_client_options *options, struct grpc_client **out,
+                            struct error *err) {
+    struct grpc_client *client = calloc(1, sizeof(*client));
+    *out = NULL;
+    if (!client) {
+        return error_set(err, ST_NO_MEMORY, "no memory for a gRPC client");
+    }
+    client->worker = options->worker;
+    enum status st = grpc_client_target_parse(options->target, &client->target, err);
+    if (st == ST_OK && options->tls) {
+        st = grpc_client_tls_new(client, options->tls, err);
+    }
+    if (st == ST_OK) {
+        st = make_core(client, options, err);
+    }
+    if (st != ST_OK) {
+        grpc_client_free(client);
+        return st;
+    }
+    make_handles(client);
+    *out = client;
+    return ST_OK;
+}
+
+void grpc_client_stop(struct grpc_client *client, void (*done)(void *cookie), void *cookie) {
+    assert(!client->stopping);
+    client->stopping = true;
+    client->done = done;
+    client->cookie = cookie;
+    grpc_client_ask_turn(client);
+}
+
+void grpc_client_free(struct grpc_client *client) {
+    if (!client) {
+        return;
+    }
+    assert(client->n_handles == 0 && !client->conns);
+    if (client->core.ask_turn) {
+        grpc_client_core_fini(&client->core);
+    }
+    grpc_client_tls_free(client);
+    grpc_client_target_fini(&client->target);
+    free(client->authority);
+    free(client);
+}
+
+enum status grpc_client_begin(struct grpc_client *client, const struct grpc_client_ask *ask,
+                              struct grpc_client_call **out, struct error *err) {
+    struct grpc_client_stream *stream;
+    enum status st = grpc_client_stream_new(&client->core, ask, &stream, err);
+    if (st == ST_OK) {
+        *out = &stream->call;
+    }
+    return st;
+}
+
+size_t grpc_client_n_connected(const struct grpc_client *client) {
+    size_t n = 0;
+    for (const struct grpc_client_conn *conn = client->conns; conn; conn = conn->next) {
+        n += conn->phase == GRPC_CLIENT_CONNECTED && grpc_client_conn_is_usable(conn);
+    }
+    return n;
+}

@@ -1,0 +1,169 @@
+/* For the tests of the gRPC client on the loop: a client whose worker the test itself runs, and a
+ * listener whose bytes are the test's own. */
+#ifndef SLUICE_NET_CLIENT_GRPC_LIVE_FIXTURE_H
+#define SLUICE_NET_CLIENT_GRPC_LIVE_FIXTURE_H
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include "core/event/clock.h"
+#include "net/client/grpc/asked_fixture.h"
+#include "net/client/grpc/conn.h"
+#include "net/server/grpc/server_fixture.h"
+
+struct caller {
+    struct worker *worker;
+    struct grpc_client *client;
+    bool stopped;
+};
+
+/* ---- a client -------------------------------------------------------------------------------- */
+
+static inline void caller_open(struct caller *caller, const struct grpc_client_options *options) {
+    struct grpc_client_options all = *options;
+    struct error err;
+    *caller = (struct caller){0};
+    assert_int_equal(worker_new("caller", &caller->worker, &err), ST_OK);
+    all.worker = caller->worker;
+    if (grpc_client_new(&all, &caller->client, &err) != ST_OK) {
+        fail_msg("%s", err.text);
+    }
+}
+
+static inline void caller_open_to(struct caller *caller, const char *target) {
+    caller_open(caller, &(struct grpc_client_options){.target = str_of(target)});
+}
+
+/* "127.0.0.1:PORT" or "unix:/PATH". */
+static inline const char *address_of(const struct test_grpc *test) {
+    static char text[ADDRESS_TEXT_BYTES];
+    return address_print(&test->host.bound, text);
+}
+
+static inline void caller_open_on(struct caller *caller, const struct test_grpc *test) {
+    caller_open_to(caller, address_of(test));
+}
+
+/* One look at what there is. `wait`: for something to happen. */
+static inline void caller_step(struct caller *caller, bool wait) {
+    uv_run(worker_loop(caller->worker), wait ? UV_RUN_ONCE : UV_RUN_NOWAIT);
+}
+
+static inline void caller_stopped(void *cookie) {
+    ((struct caller *)cookie)->stopped = true;
+}
+
+static inline void caller_close(struct caller *caller) {
+    grpc_client_stop(caller->client, caller_stopped, caller);
+    while (!caller->stopped) {
+        caller_step(caller, true);
+    }
+    grpc_client_free(caller->client);
+    worker_free(caller->worker);
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+static inline void caller_ask(struct caller *caller, struct asked *asked,
+                              const struct grpc_client_ask *ask) {
+    struct grpc_client_ask all = *ask;
+    struct error err;
+    *asked = (struct asked){.eager = ask->streams};
+    all.step = asked_step;
+    all.user = asked;
+    assert_int_equal(grpc_client_begin(caller->client, &all, &asked->call, &err), ST_OK);
+}
+
+static inline void caller_unary(struct caller *caller, struct asked *asked, const char *path,
+                                struct str text) {
+    caller_ask(caller, asked, &(struct grpc_client_ask){.path = str_of(path)});
+    asked_send(asked, text);
+}
+
+static inline void caller_until_ended(struct caller *caller, const struct asked *asked) {
+    while (asked->n_ended == 0) {
+        caller_step(caller, true);
+    }
+}
+
+/* Calls, and waits. */
+static inline void caller_call(struct caller *caller, struct asked *asked, const char *path,
+                               struct str text) {
+    caller_unary(caller, asked, path, text);
+    caller_until_ended(caller, asked);
+}
+
+static inline void assert_answered(struct asked *asked, struct str text) {
+    if (asked->error.status != ST_OK) {
+        fail_msg("%s", asked->error.text);
+    }
+    assert_int_equal(asked->code, 0);
+    assert_int_equal(asked->n_ended, 1);
+    assert_true(str_eq(str_make(asked->in, asked->in_len), text));
+    free(asked->in);
+    asked->in = NULL;
+}
+
+static inline void assert_ended(struct asked *asked, enum status status, const char *part) {
+    if (asked->error.status != status || !strstr(asked->error.text, part)) {
+        fail_msg("expected %s \"%s\", got %s \"%s\"", status_name(status), part,
+                 status_name(asked->error.status), asked->error.text);
+    }
+    free(asked->in);
+    asked->in = NULL;
+}
+
+/* Echoes once, and the answer is right. */
+static inline void caller_echo(struct caller *caller, struct str text) {
+    struct asked asked;
+    caller_call(caller, &asked, "/t.T/Echo", text);
+    assert_answered(&asked, text);
+}
+
+/* ---- a listener of the test's own ------------------------------------------------------------ */
+
+struct bare {
+    int fd;
+    char target[32];
+};
+
+static inline void bare_listen(struct bare *bare) {
+    struct sockaddr_in sin = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(sin);
+    bare->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    assert_true(bare->fd >= 0);
+    assert_int_equal(bind(bare->fd, (struct sockaddr *)&sin, sizeof(sin)), 0);
+    assert_int_equal(listen(bare->fd, 8), 0);
+    assert_int_equal(getsockname(bare->fd, (struct sockaddr *)&sin, &len), 0);
+    snprintf(bare->target, sizeof(bare->target), "127.0.0.1:%u", ntohs(sin.sin_port));
+}
+
+/* The client runs until it has connected. Returns: the connection. */
+static inline int bare_accept(const struct bare *bare, struct caller *caller) {
+    int fd;
+    while ((fd = accept4(bare->fd, NULL, NULL, SOCK_CLOEXEC)) < 0) {
+        caller_step(caller, false);
+        usleep(200);
+    }
+    return fd;
+}
+
+/* The client runs until it has said something. */
+static inline void bare_hear(int fd, struct caller *caller) {
+    char bytes[4096];
+    while (recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT) <= 0) {
+        caller_step(caller, false);
+        usleep(200);
+    }
+}
+
+/* Has the client closed it? What it said is dropped. */
+static inline bool bare_is_closed(int fd) {
+    char bytes[4096];
+    ssize_t n;
+    while ((n = recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT)) > 0) {
+    }
+    return n == 0 || errno != EAGAIN;
+}
+
+#endif

@@ -1,0 +1,368 @@
+/* libcurl's multi interface on a worker's loop: curl says which sockets to watch and when to look
+ * at the time, the loop says what happened. A transfer's handle is used again for the next fetch.
+ *
+ * curl's callbacks must not call back into curl, so what has ended is only looked for behind a
+ * curl_multi_socket_action. */
+#include "net/client/http_fetch.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/event/clock.h"
+#include "net/client/http_ask.h"
+#include "net/client/polled.h"
+
+enum { NS_PER_MS = 1000000, FIRST_BODY_BYTES = 4 << 10 };
+
+struct http_fetcher {
+    struct worker *worker;
+    struct http_fetch_tls tls;
+    CURLM *multi;
+    struct alarm alarm;
+    struct http_fetch *running;
+    struct http_fetch *idle;
+    struct polled_set sockets;
+    void (*done)(void *cookie);
+    void *cookie;
+};
+
+struct http_fetch {
+    struct http_fetcher *fetcher;
+    struct http_fetch *next, *prev; /* among those that run; idle ones have a next only */
+    CURL *easy;
+    http_fetch_done *done;
+    void (*piece)(void *user, struct str bytes);
+    void *user;
+    char *body;
+    size_t len, cap, max_bytes;
+    bool too_large, no_memory;
+    struct http_ask_lists lists;
+    bool special; /* the handle is set up for what was asked for with it */
+};
+
+/* ---- fetches --------------------------------------------------------------------------------- */
+
+static void link_running(struct http_fetch *fetch) {
+    struct http_fetcher *fetcher = fetch->fetcher;
+    fetch->prev = NULL;
+    fetch->next = fetcher->running;
+    if (fetch->next) {
+        fetch->next->prev = fetch;
+    }
+    fetcher->running = fetch;
+}
+
+/* Takes it out of curl's hands, and keeps it for the next one. */
+static void retire(struct http_fetch *fetch) {
+    struct http_fetcher *fetcher = fetch->fetcher;
+    curl_multi_remove_handle(fetcher->multi, fetch->easy);
+    *(fetch->prev ? &fetch->prev->next : &fetcher->running) = fetch->next;
+    if (fetch->next) {
+        fetch->next->prev = fetch->prev;
+    }
+    http_ask_lists_free(&fetch->lists);
+    free(fetch->body);
+    fetch->body = NULL;
+    fetch->next = fetcher->idle;
+    fetcher->idle = fetch;
+}
+
+static size_t on_body(char *data, size_t size, size_t n, void *user) {
+    struct http_fetch *fetch = user;
+    size_t n_bytes = size * n; /* size is 1 */
+    if (fetch->max_bytes == 0) {
+        return n_bytes;
+    }
+    fetch->too_large = n_bytes > fetch->max_bytes - fetch->len;
+    if (fetch->too_large) {
+        return 0;
+    }
+    if (fetch->piece) {
+        fetch->piece(fetch->user, str_make(data, n_bytes));
+        fetch->len += n_bytes;
+        return n_bytes;
+    }
+    if (fetch->cap - fetch->len < n_bytes) {
+        size_t cap = 2 * (fetch->len + n_bytes) + FIRST_BODY_BYTES; /* below 3 x max_bytes */
+        char *larger = realloc(fetch->body, cap);
+        fetch->no_memory = !larger;
+        if (!larger) {
+            return 0;
+        }
+        fetch->body = larger;
+        fetch->cap = cap;
+    }
+    memcpy(fetch->body + fetch->len, data, n_bytes);
+    fetch->len += n_bytes;
+    return n_bytes;
+}
+
+/* ---- what came of it ------------------------------------------------------------------------- */
+
+static void explain_io(struct http_fetch *fetch, CURLcode code, struct http_fetched *out) {
+    long number = 0;
+    curl_easy_getinfo(fetch->easy, CURLINFO_OS_ERRNO, &number);
+    out->refused = code == CURLE_COULDNT_CONNECT && number == ECONNREFUSED;
+    if (out->refused) {
+        error_set(&out->error, ST_IO, "refused the connection");
+    } else if (code == CURLE_COULDNT_CONNECT && number != 0) {
+        error_set(&out->error, ST_IO, "could not be connected to: %s", strerror((int)number));
+    } else if (code == CURLE_GOT_NOTHING) {
+        error_set(&out->error, ST_IO, "closed the connection without an answer");
+    } else {
+        error_set(&out->error, ST_IO, "%s", curl_easy_strerror(code));
+    }
+}
+
+static void explain(struct http_fetch *fetch, CURLcode code, struct http_fetched *out) {
+    struct error *err = &out->error;
+    if (fetch->no_memory || code == CURLE_OUT_OF_MEMORY) {
+        error_set(err, ST_NO_MEMORY, "no memory for the answer");
+    } else if (fetch->too_large || code == CURLE_FILESIZE_EXCEEDED) {
+        error_set(err, ST_BODY_TOO_LARGE, "answered with more than %zu bytes", fetch->max_bytes);
+    } else if (code == CURLE_OPERATION_TIMEDOUT) {
+        error_set(err, ST_DEADLINE_EXCEEDED, "timed out");
+    } else if (code == CURLE_URL_MALFORMAT) {
+        error_set(err, ST_BAD_CONFIG, "is no URL");
+    } else if (code == CURLE_PARTIAL_FILE) {
+        error_set(err, ST_BAD_ANSWER, "closed the connection within its answer");
+    } else if (code == CURLE_WEIRD_SERVER_REPLY || code == CURLE_UNSUPPORTED_PROTOCOL) {
+        error_set(err, ST_BAD_ANSWER, "answered with something that is not HTTP");
+    } else {
+        explain_io(fetch, code, out);
+    }
+}
+
+static void finish(struct http_fetch *fetch, CURLcode code) {
+    struct http_fetched out = {.error.status = ST_OK,
+                               .body = str_make(fetch->body, fetch->body ? fetch->len : 0)};
+    const char *type = NULL;
+    curl_off_t retry_after = 0;
+    curl_easy_getinfo(fetch->easy, CURLINFO_CONTENT_TYPE, &type);
+    curl_easy_getinfo(fetch->easy, CURLINFO_RETRY_AFTER, &retry_after);
+    out.status = http_fetch_status(fetch);
+    out.retry_after_s = retry_after > 0 ? (uint64_t)retry_after : 0;
+    out.content_type = str_of(type ? type : "");
+    if (code != CURLE_OK) {
+        explain(fetch, code, &out);
+    }
+    fetch->done(fetch->user, &out);
+    retire(fetch);
+}
+
+static void look_for_ended(struct http_fetcher *fetcher) {
+    int n_left;
+    CURLMsg *message;
+    while ((message = curl_multi_info_read(fetcher->multi, &n_left))) {
+        char *user = NULL;
+        if (message->msg == CURLMSG_DONE) {
+            CURLcode code = message->data.result;
+            curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &user);
+            finish((struct http_fetch *)(void *)user, code);
+        }
+    }
+}
+
+static void act(struct http_fetcher *fetcher, curl_socket_t fd, int events) {
+    int n_running;
+    curl_multi_socket_action(fetcher->multi, fd, events, &n_running);
+    look_for_ended(fetcher);
+}
+
+/* ---- sockets and time ------------------------------------------------------------------------ */
+
+static struct http_fetcher *of_sockets(struct polled_set *sockets) {
+    return (struct http_fetcher *)(void *)((char *)sockets -
+                                           offsetof(struct http_fetcher, sockets));
+}
+
+static void on_ready(struct polled_set *sockets, int fd, bool readable, bool writable,
+                     bool broken) {
+    int seen = broken ? CURL_CSELECT_ERR : 0;
+    seen |= readable ? CURL_CSELECT_IN : 0;
+    seen |= writable ? CURL_CSELECT_OUT : 0;
+    act(of_sockets(sockets), fd, seen);
+}
+
+/* curl: watch this socket for that. Returns: 0; -1 ends all that is under way. */
+static int on_socket(CURL *easy, curl_socket_t fd, int what, void *user, void *assigned) {
+    struct polled *polled = assigned;
+    struct http_fetcher *fetcher = user;
+    (void)easy;
+    if (what == CURL_POLL_REMOVE) {
+        if (polled) {
+            curl_multi_assign(fetcher->multi, fd, NULL);
+            polled_end(polled);
+        }
+        return 0;
+    }
+    polled = polled_watch(&fetcher->sockets, polled, fd, what & CURL_POLL_IN, what & CURL_POLL_OUT);
+    if (polled && !assigned) {
+        curl_multi_assign(fetcher->multi, fd, polled);
+    }
+    return polled ? 0 : -1;
+}
+
+static void ring(struct alarm *alarm) {
+    struct http_fetcher *fetcher =
+        (struct http_fetcher *)(void *)((char *)alarm - offsetof(struct http_fetcher, alarm));
+    act(fetcher, CURL_SOCKET_TIMEOUT, 0);
+}
+
+/* curl: look at the time then; -1: no need. */
+static int on_timer(CURLM *multi, long timeout_ms, void *user) {
+    struct http_fetcher *fetcher = user;
+    struct alarms *alarms = worker_alarms(fetcher->worker);
+    (void)multi;
+    if (timeout_ms < 0) {
+        alarm_clear(alarms, &fetcher->alarm);
+        return 0;
+    }
+    uint64_t due_ns = clock_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
+    return alarm_set(alarms, &fetcher->alarm, due_ns) ? 0 : -1;
+}
+
+/* ---- the fetcher ----------------------------------------------------------------------------- */
+
+enum status http_fetcher_new(struct worker *worker, const struct http_fetch_tls *tls,
+                             unsigned most_kept, struct http_fetcher **out, struct error *err) {
+    struct http_fetcher *fetcher = calloc(1, sizeof(*fetcher));
+    bool global = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+    CURLM *multi = global ? curl_multi_init() : NULL;
+    if (!fetcher || !multi) {
+        if (global) {
+            curl_global_cleanup();
+        }
+        free(fetcher);
+        return error_set(err, ST_NO_MEMORY, "no memory for fetching over HTTP");
+    }
+    fetcher->worker = worker;
+    fetcher->tls = tls ? *tls : (struct http_fetch_tls){0};
+    fetcher->multi = multi;
+    fetcher->alarm.ring = ring;
+    fetcher->sockets = (struct polled_set){.worker = worker, .ready = on_ready};
+    curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, on_socket);
+    curl_multi_setopt(multi, CURLMOPT_SOCKETDATA, fetcher);
+    curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, on_timer);
+    curl_multi_setopt(multi, CURLMOPT_TIMERDATA, fetcher);
+    http_fetcher_keep(fetcher, most_kept);
+    *out = fetcher;
+    return ST_OK;
+}
+
+void http_fetcher_keep(struct http_fetcher *fetcher, unsigned most_kept) {
+    curl_multi_setopt(fetcher->multi, CURLMOPT_MAXCONNECTS, (long)most_kept);
+}
+
+static void on_gone(struct polled_set *sockets) {
+    struct http_fetcher *fetcher = of_sockets(sockets);
+    fetcher->done(fetcher->cookie);
+}
+
+void http_fetcher_stop(struct http_fetcher *fetcher, void (*done)(void *cookie), void *cookie) {
+    struct http_fetched cancelled = {.error.status = ST_OK};
+    error_set(&cancelled.error, ST_CANCELLED, "given up");
+    while (fetcher->running) {
+        struct http_fetch *fetch = fetcher->running;
+        fetch->done(fetch->user, &cancelled);
+        retire(fetch);
+    }
+    while (fetcher->idle) {
+        struct http_fetch *fetch = fetcher->idle;
+        fetcher->idle = fetch->next;
+        curl_easy_cleanup(fetch->easy);
+        free(fetch);
+    }
+    curl_multi_cleanup(fetcher->multi);
+    fetcher->multi = NULL;
+    alarm_clear(worker_alarms(fetcher->worker), &fetcher->alarm);
+    fetcher->done = done;
+    fetcher->cookie = cookie;
+    polled_set_close(&fetcher->sockets, on_gone);
+}
+
+void http_fetcher_free(struct http_fetcher *fetcher) {
+    if (fetcher) {
+        free(fetcher);
+        curl_global_cleanup();
+    }
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+/* What is the same for every fetch with this TLS. */
+static void set_up(struct http_fetch *fetch, const struct http_fetch_tls *tls) {
+    curl_easy_setopt(fetch->easy, CURLOPT_PRIVATE, fetch);
+    curl_easy_setopt(fetch->easy, CURLOPT_WRITEFUNCTION, on_body);
+    curl_easy_setopt(fetch->easy, CURLOPT_WRITEDATA, fetch);
+    http_ask_set_up(fetch->easy, tls);
+}
+
+/* One that was used before, or a new one. */
+static struct http_fetch *fetch_new(struct http_fetcher *fetcher,
+                                    const struct http_fetch_ask *ask) {
+    const struct http_fetch_tls *tls = ask->tls ? ask->tls : &fetcher->tls;
+    bool special = ask->tls || http_ask_is_special(ask);
+    struct http_fetch *fetch = fetcher->idle;
+    if (fetch) {
+        bool other = fetch->special || special;
+        fetcher->idle = fetch->next;
+        *fetch = (struct http_fetch){.fetcher = fetcher, .easy = fetch->easy, .special = special};
+        if (other) {
+            curl_easy_reset(fetch->easy);
+            set_up(fetch, tls);
+        }
+        return fetch;
+    }
+    fetch = calloc(1, sizeof(*fetch));
+    CURL *easy = fetch ? curl_easy_init() : NULL;
+    if (!easy) {
+        free(fetch);
+        return NULL;
+    }
+    *fetch = (struct http_fetch){.fetcher = fetcher, .easy = easy, .special = special};
+    set_up(fetch, tls);
+    return fetch;
+}
+
+/* Returns: why not; it is idle then. */
+static enum status start(struct http_fetch *fetch, const struct http_fetch_ask *ask,
+                         struct error *err) {
+    link_running(fetch);
+    fetch->done = ask->done;
+    fetch->piece = ask->piece;
+    fetch->user = ask->user;
+    fetch->max_bytes = ask->max_body_bytes;
+    const struct http_fetch_tls *tls = ask->tls ? ask->tls : &fetch->fetcher->tls;
+    enum status status = http_ask_set(fetch->easy, ask, tls, &fetch->lists, err);
+    if (status == ST_OK && curl_multi_add_handle(fetch->fetcher->multi, fetch->easy) != CURLM_OK) {
+        status = error_set(err, ST_NO_MEMORY, "no memory for fetching %s", ask->url);
+    }
+    if (status != ST_OK) {
+        retire(fetch);
+    }
+    return status;
+}
+
+enum status http_fetch_begin(struct http_fetcher *fetcher, const struct http_fetch_ask *ask,
+                             struct http_fetch **out, struct error *err) {
+    struct http_fetch *fetch = fetch_new(fetcher, ask);
+    enum status status = fetch
+                             ? start(fetch, ask, err)
+                             : error_set(err, ST_NO_MEMORY, "no memory for fetching %s", ask->url);
+    if (status == ST_OK && out) {
+        *out = fetch;
+    }
+    return status;
+}
+
+int http_fetch_status(const struct http_fetch *fetch) {
+    long status = 0;
+    curl_easy_getinfo(fetch->easy, CURLINFO_RESPONSE_CODE, &status);
+    return (int)status;
+}
+
+void http_fetch_cancel(struct http_fetch *fetch) {
+    retire(fetch);
+}

@@ -1,0 +1,253 @@
+/* A connection of gRPC: its bytes go to the session and what that has to say comes back when the
+ * turn ends, so that all calls that were answered in a turn leave in one write. It refuses to know
+ * frames. */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "core/event/clock.h"
+#include "net/server/grpc/conn.h"
+
+enum { MOST_WRITES = 4 }; /* of one connection in a turn; then others have theirs */
+
+static struct grpc_core *core_of(const struct net_shard *shard) {
+    return &grpc_shard_of(shard)->core;
+}
+
+/* ---- out ------------------------------------------------------------------------------------- */
+
+/* One is enough for all connections whose socket takes what it is given. */
+static struct grpc_output *output_take(struct grpc_core *core) {
+    struct grpc_output *output = core->spare;
+    core->spare = NULL;
+    return output ? output : malloc(sizeof(*output));
+}
+
+static void output_give(struct grpc_core *core, struct grpc_output *output) {
+    if (core->spare) {
+        free(output);
+    } else {
+        core->spare = output;
+    }
+}
+
+/* Returns: whether all of it has left. */
+static bool send_output(struct grpc_conn *conn, struct grpc_output *output) {
+    uv_buf_t bufs[GRPC_OUTPUT_PIECES];
+    struct net_outgoing out = {.bufs = bufs};
+    for (size_t i = 0; i < output->n; i++) {
+        net_outgoing_add(&out, output->pieces[i].data, output->pieces[i].n_bytes);
+    }
+    return net_conn_send(&conn->net, &out, &conn->write);
+}
+
+/* Collects and sends once. Returns: whether to go on. */
+static bool write_once(struct grpc_conn *conn) {
+    struct grpc_core *core = core_of(conn->net.shard);
+    struct grpc_output *output = output_take(core);
+    if (!output) {
+        net_conn_close(&conn->net);
+        return false;
+    }
+    if (!grpc_session_output(&conn->session, output)) {
+        output_give(core, output);
+        return false;
+    }
+    bool sent = send_output(conn, output);
+    if (!sent && conn->net.phase != NET_CLOSED) {
+        conn->output = output; /* until on_sent */
+        return false;
+    }
+    output_give(core, output);
+    grpc_session_written(&conn->session);
+    return sent;
+}
+
+/* All the while the session counts as dirty, so that asking from inside does nothing: whatever was
+ * asked for is seen by the look behind each write. */
+static void say_what_there_is(struct grpc_conn *conn) {
+    struct grpc_session *session = &conn->session;
+    bool more = grpc_session_has_output(session);
+    for (unsigned n = 0; more && n < MOST_WRITES && write_once(conn); n++) {
+        more = conn->net.phase == NET_OPEN && grpc_session_has_output(session);
+    }
+    session->dirty = false;
+    if (conn->net.phase != NET_OPEN || session->flight.writing) {
+        return;
+    }
+    if (more) {
+        grpc_core_ask(session->core, session);
+    } else if (grpc_session_is_over(session)) {
+        grpc_session_close(session);
+        net_conn_end(&conn->net, false);
+    }
+}
+
+static void on_sent(struct net_conn *net_conn) {
+    struct grpc_conn *conn = (struct grpc_conn *)net_conn;
+    assert(conn->output);
+    output_give(core_of(net_conn->shard), conn->output);
+    conn->output = NULL;
+    grpc_session_written(&conn->session);
+}
+
+static bool on_turn(struct net_shard *shard) {
+    struct grpc_core *core = core_of(shard);
+    struct grpc_session *session = grpc_core_take_dirty(core);
+    while (session) {
+        struct grpc_conn *conn = grpc_conn_of(session);
+        struct grpc_session *next = session->dirty_next;
+        if (conn->net.phase == NET_OPEN) {
+            say_what_there_is(conn);
+            net_conn_settle(&conn->net);
+        } else {
+            session->dirty = false;
+        }
+        session = next;
+    }
+    grpc_core_sweep(core);
+    net_shard_wake_at(shard, grpc_core_next_ns(core));
+    if (shard->pool.n > 0) {
+        net_shard_wake_at(shard, body_pool_trim(&shard->pool, clock_now_ns()));
+    }
+    return core->dirty != NULL;
+}
+
+/* ---- in -------------------------------------------------------------------------------------- */
+
+/* Returns: false when out of memory, and the connection is closed. */
+static bool open_session(struct grpc_conn *conn) {
+    struct error err;
+    if (conn->opened) {
+        return true;
+    }
+    if (grpc_session_open(core_of(conn->net.shard), &conn->session, &err) != ST_OK) {
+        net_conn_close(&conn->net);
+        return false;
+    }
+    conn->opened = true;
+    return true;
+}
+
+static bool on_bytes(struct net_conn *net_conn, struct str *data) {
+    struct grpc_conn *conn = (struct grpc_conn *)net_conn;
+    struct str all = *data;
+    *data = str_make(data->ptr + data->len, 0);
+    if (open_session(conn)) {
+        grpc_session_receive(&conn->session, all);
+        if (net_shard_is_draining(net_conn->shard)) {
+            grpc_session_drain(&conn->session);
+        }
+    }
+    return true;
+}
+
+static void on_refused(struct net_conn *net_conn, const struct error *err) {
+    struct grpc_conn *conn = (struct grpc_conn *)net_conn;
+    if (open_session(conn)) {
+        grpc_session_refuse(&conn->session, err);
+    }
+}
+
+static char *room(struct net_conn *conn, size_t *n_bytes) {
+    (void)conn, (void)n_bytes;
+    return NULL;
+}
+
+static void on_room_filled(struct net_conn *conn, size_t n_bytes) {
+    (void)conn, (void)n_bytes;
+    assert(false); /* no room is given */
+}
+
+/* HTTP/2 knows no half-closed connection: nobody would hear an answer. */
+static bool on_eof(struct net_conn *conn) {
+    (void)conn;
+    return false;
+}
+
+static bool wants_to_read(const struct net_conn *net_conn) {
+    const struct grpc_conn *conn = (const struct grpc_conn *)net_conn;
+    return !conn->opened || grpc_session_wants_input(&conn->session);
+}
+
+static bool is_in_bulk(const struct net_conn *net_conn) {
+    const struct grpc_conn *conn = (const struct grpc_conn *)net_conn;
+    return conn->session.bulk_left >= NET_READ_BYTES;
+}
+
+/* ---- time and the end ------------------------------------------------------------------------ */
+
+static enum net_timeout timeout_of(const struct net_conn *net_conn, bool *keeps) {
+    const struct grpc_conn *conn = (const struct grpc_conn *)net_conn;
+    const struct grpc_session *session = &conn->session;
+    *keeps = true;
+    if (conn->output) {
+        return NET_TIMEOUT_WRITE;
+    }
+    if (!session->greeted || h2_scan_is_in_fields(&session->scan)) {
+        return NET_TIMEOUT_HEAD;
+    }
+    if (session->n_open > 0) {
+        return NET_TIMEOUT_NONE; /* calls have times of their own */
+    }
+    if (session->draining) {
+        return NET_TIMEOUT_LINGER; /* the client does not answer the notice */
+    }
+    *keeps = false;
+    return NET_TIMEOUT_IDLE;
+}
+
+static void on_timeout(struct net_conn *net_conn, enum net_timeout timeout) {
+    struct grpc_conn *conn = (struct grpc_conn *)net_conn;
+    (void)timeout;
+    if (conn->opened) {
+        grpc_session_fail(&conn->session, NGHTTP2_SETTINGS_TIMEOUT,
+                          "the preface or a head was not complete in time (--header-timeout)");
+    } else {
+        net_conn_close(net_conn);
+    }
+}
+
+static void on_drain(struct net_conn *net_conn) {
+    struct grpc_conn *conn = (struct grpc_conn *)net_conn;
+    if (conn->opened) {
+        grpc_session_drain(&conn->session);
+    } /* else its first bytes are answered with the notice */
+}
+
+static void on_close(struct net_conn *net_conn) {
+    struct grpc_conn *conn = (struct grpc_conn *)net_conn;
+    if (conn->opened) {
+        grpc_session_close(&conn->session);
+    }
+}
+
+static bool is_idle(const struct net_conn *net_conn) {
+    const struct grpc_conn *conn = (const struct grpc_conn *)net_conn;
+    return conn->session.n_open == 0;
+}
+
+static void on_tick(struct net_shard *shard, uint64_t now_ns) {
+    grpc_core_tick(core_of(shard), now_ns);
+    net_shard_wake_at(shard, grpc_core_next_ns(core_of(shard)));
+}
+
+const struct net_protocol grpc_protocol = {
+    .conn_bytes = sizeof(struct grpc_conn),
+    .alpn = "\x02h2",
+    .on_refused = on_refused,
+    .on_bytes = on_bytes,
+    .room = room,
+    .on_room_filled = on_room_filled,
+    .on_eof = on_eof,
+    .on_timeout = on_timeout,
+    .on_close = on_close,
+    .wants_to_read = wants_to_read,
+    .timeout_of = timeout_of,
+    .is_idle = is_idle,
+    .on_drain = on_drain,
+    .on_sent = on_sent,
+    .is_in_bulk = is_in_bulk,
+    .on_turn = on_turn,
+    .on_tick = on_tick,
+    .describe = grpc_describe,
+};

@@ -1,0 +1,53 @@
+/* The gRPC server's part of a connection, between net/server/server.h and session.h. For the
+ * grpc_*.c files of this room only. */
+#ifndef SLUICE_NET_SERVER_GRPC_CONN_H
+#define SLUICE_NET_SERVER_GRPC_CONN_H
+
+#include "core/os/log_limit.h"
+#include "net/server/grpc/session.h"
+#include "net/server/server.h"
+
+struct grpc_conn {
+    struct net_conn net;
+    struct grpc_session session;
+    struct grpc_output *output; /* what `write` has */
+    struct net_write write;
+    bool opened; /* the session was; it is with the first bytes */
+};
+
+/* What a worker has of the server. */
+struct grpc_shard {
+    struct grpc_core core;
+    struct log_limit log;
+};
+
+struct grpc_server {
+    struct net_server net;
+    struct grpc_server_options options;
+    struct grpc_shard *shards; /* as many as the base's */
+};
+
+static inline struct grpc_shard *grpc_shard_of(const struct net_shard *shard) {
+    return &((struct grpc_server *)shard->server)->shards[net_shard_index(shard)];
+}
+
+static inline struct grpc_conn *grpc_conn_of(struct grpc_session *session) {
+    return (struct grpc_conn *)(void *)((char *)session - offsetof(struct grpc_conn, session));
+}
+
+enum { GRPC_DISCARD_BYTES = 1 << 20 }; /* while a connection lingers */
+
+/* ---- conn.c: from sockets to sessions --------------------------------------------------- */
+
+extern const struct net_protocol grpc_protocol;
+
+/* In net/server/describe.c. */
+void grpc_describe(const struct net_conn *conn, struct buf *out);
+
+/* ---- log.c ------------------------------------------------------------------------------ */
+
+/* The core's on_refused: a connection that broke the rules is a warning, a call that was refused is
+ * for who looks closely. */
+void grpc_log_refused(struct grpc_session *session, const struct error *err, bool whole);
+
+#endif

@@ -1,0 +1,269 @@
+/* Check answers at once. A Watch is on the list of its worker until its call ends, and remembers
+ * what it has told. */
+#include "net/server/grpc/health.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "codec/protobuf/pb.h"
+
+enum { SERVICE = 1, STATUS = 1 }; /* field numbers */
+
+struct watch;
+
+/* Those who watch on one worker. */
+struct watchers {
+    struct grpc_health *health;
+    struct worker *worker;
+    struct watch *first;
+    struct worker_msg msg;
+    atomic_bool posted; /* msg is on its way */
+};
+
+struct grpc_health {
+    struct grpc_health_options options;
+    struct watchers *watchers; /* one for each worker */
+    atomic_bool ends;
+};
+
+struct watch {
+    struct grpc_call *call;
+    struct watchers *watchers;
+    struct watch *next;
+    struct str service;
+    enum grpc_health_state told;
+};
+
+static enum grpc_health_state state_of(const struct grpc_health *health, struct str service) {
+    return health->options.state_of(health->options.context, service);
+}
+
+static enum status read_service(struct str message, struct str *service, struct error *err) {
+    struct pb_reader reader = pb_read(message);
+    struct pb_field field;
+    enum status st = ST_OK;
+    *service = STR("");
+    while (st == ST_OK && pb_next(&reader, &field)) {
+        if (field.number == SERVICE) {
+            st = pb_take_string(&field, "service", service, err);
+        }
+    }
+    return st == ST_OK && reader.broken ? pb_broken(&reader, "HealthCheckRequest", err) : st;
+}
+
+/* ---- Check ----------------------------------------------------------------------------------- */
+
+enum status grpc_health_check(const struct grpc_health *health, struct str message, struct buf *out,
+                              struct error *err) {
+    struct str service;
+    enum status st = read_service(message, &service, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    enum grpc_health_state state = state_of(health, service);
+    if (state == GRPC_HEALTH_SERVICE_UNKNOWN) {
+        return error_set(err, ST_NOT_FOUND, "there is nothing called \"%.*s\" here; expected %s",
+                         STR_ARG(service), health->options.names);
+    }
+    pb_add_varint(out, STATUS, state);
+    return out->failed ? error_set(err, ST_NO_MEMORY, "no memory for the answer") : ST_OK;
+}
+
+static void answer_check(struct grpc_health *health, struct grpc_call *call) {
+    struct error err;
+    struct buf out;
+    buf_init(&out, call->arena, 16);
+    enum status st = grpc_health_check(health, call->message->data, &out, &err);
+    grpc_message_free(call->message);
+    if (st == ST_OK) {
+        struct piece piece = {out.data, out.len};
+        grpc_send(call, &piece, 1, NULL, NULL);
+    }
+    grpc_finish(call, st == ST_OK ? NULL : &err);
+}
+
+static void step_check(struct grpc_call *call, enum grpc_event event) {
+    if (event == GRPC_MESSAGE) {
+        answer_check(call->method->context, call);
+    } else if (event == GRPC_CANCELLED) { /* between the message and the answer nothing can be */
+        grpc_finish(call, &call->cancelled);
+    }
+}
+
+/* ---- Watch ----------------------------------------------------------------------------------- */
+
+static void tell(struct watch *watch) {
+    static const char states[][2] = {{8, GRPC_HEALTH_UNKNOWN},
+                                     {8, GRPC_HEALTH_SERVING},
+                                     {8, GRPC_HEALTH_NOT_SERVING},
+                                     {8, GRPC_HEALTH_SERVICE_UNKNOWN}};
+    enum grpc_health_state state = state_of(watch->watchers->health, watch->service);
+    if (state != watch->told) {
+        watch->told = state;
+        struct piece piece = {states[state], sizeof states[state]};
+        grpc_send(watch->call, &piece, 1, NULL, NULL);
+    }
+}
+
+static void leave(struct watch *watch) {
+    struct watch **at = &watch->watchers->first;
+    while (*at != watch) {
+        at = &(*at)->next;
+    }
+    *at = watch->next;
+}
+
+/* Its call may last until the client has taken what is on its way: from now on it hears no more. */
+static void end_watch(struct watch *watch, const struct error *err) {
+    leave(watch);
+    watch->call->user = NULL;
+    grpc_finish(watch->call, err);
+}
+
+/* Tells who watches how it is; the last time, that it was the last time. */
+static void mind(struct watch *watch) {
+    struct error err;
+    tell(watch);
+    if (atomic_load(&watch->watchers->health->ends)) {
+        error_set(&err, ST_NOT_READY, "the server is about to end");
+        end_watch(watch, &err);
+    }
+}
+
+static void run_tell(struct worker_msg *msg) {
+    struct watchers *watchers =
+        (struct watchers *)(void *)((char *)msg - offsetof(struct watchers, msg));
+    atomic_store(&watchers->posted, false);
+    for (struct watch *watch = watchers->first, *next; watch; watch = next) {
+        next = watch->next; /* it may leave the list */
+        mind(watch);
+    }
+}
+
+void grpc_health_changed(struct grpc_health *health) {
+    for (size_t i = 0; i < health->options.n_workers; i++) {
+        struct watchers *watchers = &health->watchers[i];
+        if (!atomic_exchange(&watchers->posted, true)) {
+            worker_post(watchers->worker, &watchers->msg);
+        }
+    }
+}
+
+void grpc_health_end(struct grpc_health *health) {
+    atomic_store(&health->ends, true);
+    grpc_health_changed(health);
+}
+
+static struct watchers *watchers_of(struct grpc_health *health, const struct grpc_call *call) {
+    for (size_t i = 0; i < health->options.n_workers; i++) {
+        if (health->watchers[i].worker == call->worker) {
+            return &health->watchers[i];
+        }
+    }
+    return NULL;
+}
+
+/* Returns: NULL with `err` filled. */
+static struct watch *watch_new(struct grpc_health *health, struct grpc_call *call,
+                               struct error *err) {
+    struct watch *watch = arena_calloc(call->arena, 1, sizeof *watch);
+    struct watchers *watchers = watchers_of(health, call);
+    struct str service;
+    if (!watch || !watchers) {
+        error_set(err, ST_NO_MEMORY, "no memory for the call");
+        return NULL;
+    }
+    if (read_service(call->message->data, &service, err) != ST_OK) {
+        return NULL;
+    }
+    watch->service = arena_dup(call->arena, service);
+    if (!watch->service.ptr) {
+        error_set(err, ST_NO_MEMORY, "no memory for the call");
+        return NULL;
+    }
+    watch->call = call;
+    watch->watchers = watchers;
+    watch->next = watchers->first;
+    watchers->first = watch;
+    return watch;
+}
+
+static void watch_begin(struct grpc_health *health, struct grpc_call *call) {
+    struct error err;
+    struct watch *watch = watch_new(health, call, &err);
+    grpc_message_free(call->message);
+    if (!watch) {
+        grpc_finish(call, &err);
+        return;
+    }
+    call->user = watch;
+    mind(watch);
+}
+
+/* Streaming, because the answer is: the client sends one message and closes its side. */
+void grpc_health_watch(struct grpc_health *health, struct grpc_call *call, enum grpc_event event) {
+    struct watch *watch = call->user;
+    struct error err;
+    switch (event) {
+    case GRPC_BEGIN:
+        grpc_read(call);
+        break;
+    case GRPC_MESSAGE:
+        watch_begin(health, call);
+        break;
+    case GRPC_HALF_CLOSE: /* before any message */
+        error_set(&err, ST_BAD_REQUEST, "this method takes one message, got none");
+        grpc_finish(call, &err);
+        break;
+    case GRPC_CANCELLED:
+        if (watch) {
+            end_watch(watch, &call->cancelled);
+        } else {
+            grpc_finish(call, &call->cancelled);
+        }
+        break;
+    case GRPC_WRITABLE:
+    case GRPC_END:
+        break;
+    }
+}
+
+static void step_watch(struct grpc_call *call, enum grpc_event event) {
+    grpc_health_watch(call->method->context, call, event);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+enum status grpc_health_new(const struct grpc_health_options *options, struct grpc_health **out,
+                            struct error *err) {
+    struct grpc_health *health = calloc(1, sizeof *health);
+    struct watchers *watchers = calloc(options->n_workers + 1, sizeof *watchers);
+    if (!health || !watchers) {
+        free(health);
+        free(watchers);
+        return error_set(err, ST_NO_MEMORY, "no memory for the health service");
+    }
+    *health = (struct grpc_health){.options = *options, .watchers = watchers};
+    for (size_t i = 0; i < options->n_workers; i++) {
+        watchers[i].health = health;
+        watchers[i].worker = options->workers[i];
+        watchers[i].msg = (struct worker_msg){.run = run_tell};
+    }
+    *out = health;
+    return ST_OK;
+}
+
+void grpc_health_free(struct grpc_health *health) {
+    if (health) {
+        free(health->watchers);
+        free(health);
+    }
+}
+
+void grpc_health_methods(struct grpc_health *health,
+                         struct grpc_method methods[GRPC_HEALTH_METHODS]) {
+    methods[0] =
+        (struct grpc_method){.path = GRPC_HEALTH_CHECK, .step = step_check, .context = health};
+    methods[1] = (struct grpc_method){
+        .path = GRPC_HEALTH_WATCH, .step = step_watch, .streams = true, .context = health};
+}

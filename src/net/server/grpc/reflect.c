@@ -1,0 +1,43 @@
+/* Each question is answered before the next one is read. */
+#include "net/server/grpc/reflect.h"
+
+#include "codec/protobuf/grpc_reflection.h"
+
+static void free_message(void *cookie) {
+    grpc_message_free(cookie);
+}
+
+static void answer(struct str descriptors, struct grpc_call *call) {
+    struct grpc_message *message = call->message;
+    struct error err;
+    struct buf out;
+    buf_init(&out, message->arena, 1024);
+    if (grpc_reflection_answer(descriptors, message->data, &out, &err) != ST_OK) {
+        grpc_message_free(message);
+        grpc_finish(call, &err);
+        return;
+    }
+    struct piece piece = {out.data, out.len};
+    grpc_send(call, &piece, 1, free_message, message);
+    grpc_read(call);
+}
+
+void grpc_reflect(struct str descriptors, struct grpc_call *call, enum grpc_event event) {
+    switch (event) {
+    case GRPC_BEGIN:
+        grpc_read(call);
+        break;
+    case GRPC_MESSAGE:
+        answer(descriptors, call);
+        break;
+    case GRPC_HALF_CLOSE:
+        grpc_finish(call, NULL);
+        break;
+    case GRPC_CANCELLED:
+        grpc_finish(call, &call->cancelled);
+        break;
+    case GRPC_WRITABLE:
+    case GRPC_END:
+        break;
+    }
+}

@@ -1,0 +1,256 @@
+/* For the tests of the gRPC server: a server on net/server/server_fixture.h with a method of each
+ * kind, and a client on a socket. */
+#ifndef SLUICE_NET_SERVER_GRPC_SERVER_FIXTURE_H
+#define SLUICE_NET_SERVER_GRPC_SERVER_FIXTURE_H
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <sys/un.h>
+
+#include "net/client/grpc/grpc_client_fixture.h"
+#include "net/server/grpc/server.h"
+#include "net/server/server_fixture.h"
+
+enum { MOST_LATER = 64 };
+
+/* A call that waits for the test. */
+struct test_later {
+    struct worker_msg msg;
+    struct grpc_call *_Atomic call;
+};
+
+struct test_grpc {
+    struct test_host host;
+    struct grpc_server *server;
+    struct grpc_method methods[4];
+    atomic_int begins, cancels, ends;
+    atomic_int of_worker[TEST_WORKERS];
+    atomic_int n_later;
+    struct test_later later[MOST_LATER];
+};
+
+/* ---- methods --------------------------------------------------------------------------------- */
+
+static inline struct test_grpc *test_grpc_of(const struct grpc_call *call) {
+    return call->method->context;
+}
+
+static inline void test_count(struct grpc_call *call, enum grpc_event event) {
+    struct test_grpc *test = test_grpc_of(call);
+    assert_true(worker_is_current(call->worker));
+    if (event == GRPC_BEGIN) {
+        atomic_fetch_add(&test->begins, 1);
+        atomic_fetch_add(&test->of_worker[call->worker == test->host.workers[1]], 1);
+    }
+    atomic_fetch_add(event == GRPC_CANCELLED ? &test->cancels : &test->ends,
+                     event == GRPC_CANCELLED || event == GRPC_END);
+}
+
+static inline void test_release(void *cookie) {
+    grpc_message_free(cookie);
+}
+
+static inline void test_send_back(struct grpc_call *call) {
+    struct piece piece = {call->message->data.ptr, call->message->data.len};
+    grpc_send(call, &piece, 1, test_release, call->message);
+}
+
+static inline void test_step_echo(struct grpc_call *call, enum grpc_event event) {
+    test_count(call, event);
+    if (event == GRPC_MESSAGE) {
+        test_send_back(call);
+        grpc_finish(call, NULL);
+    }
+}
+
+static inline void test_step_bidi(struct grpc_call *call, enum grpc_event event) {
+    test_count(call, event);
+    if (event == GRPC_BEGIN) {
+        grpc_read(call);
+    } else if (event == GRPC_MESSAGE) {
+        test_send_back(call);
+        grpc_read(call);
+    } else if (event == GRPC_HALF_CLOSE || event == GRPC_CANCELLED) {
+        grpc_finish(call, NULL);
+    }
+}
+
+/* Waits for test_finish_later. */
+static inline void test_step_later(struct grpc_call *call, enum grpc_event event) {
+    struct test_grpc *test = test_grpc_of(call);
+    test_count(call, event);
+    if (event == GRPC_MESSAGE) {
+        grpc_message_free(call->message);
+        atomic_store(&test->later[atomic_fetch_add(&test->n_later, 1)].call, call);
+    }
+}
+
+/* A message of 8 MB for each byte of the question's. */
+static inline void test_step_flood(struct grpc_call *call, enum grpc_event event) {
+    static const char zeros[8000000];
+    test_count(call, event);
+    if (event == GRPC_MESSAGE) {
+        struct piece piece = {zeros, sizeof(zeros)};
+        grpc_message_free(call->message);
+        grpc_send(call, &piece, 1, NULL, NULL);
+        grpc_finish(call, NULL);
+    }
+}
+
+/* ---- the server ------------------------------------------------------------------------------ */
+
+static inline struct grpc_limits test_limits(void) {
+    return (struct grpc_limits){.max_header_bytes = 8192,
+                                .max_message_bytes = 32 << 20,
+                                .request_memory_bytes = 1 << 20,
+                                .max_streams = 100,
+                                .stream_window_bytes = 1 << 20,
+                                .connection_window_bytes = 4 << 20};
+}
+
+/* `tls` may be NULL. */
+static inline void test_grpc_start_over(struct test_grpc *test, const struct grpc_limits *limits,
+                                        struct net_budget budget, const struct tls_server *tls,
+                                        const char *address_text) {
+    struct address address;
+    struct error err;
+    *test = (struct test_grpc){
+        .methods = {{.path = "/t.T/Echo", .step = test_step_echo, .context = test},
+                    {.path = "/t.T/Bidi", .step = test_step_bidi, .streams = true, .context = test},
+                    {.path = "/t.T/Later", .step = test_step_later, .context = test},
+                    {.path = "/t.T/Flood", .step = test_step_flood, .context = test}}};
+    test_host_init(&test->host, budget);
+    struct grpc_server_options options = {.limits = *limits,
+                                          .budget = &test->host.budget,
+                                          .methods = test->methods,
+                                          .n_methods = 4,
+                                          .workers = test->host.workers,
+                                          .n_workers = TEST_WORKERS,
+                                          .acceptor = test->host.workers[0]};
+    assert_int_equal(grpc_server_new(&options, &test->server, &err), ST_OK);
+    assert_int_equal(address_parse(str_of(address_text), &address, &err), ST_OK);
+    assert_int_equal(grpc_server_listen(test->server, &address, tls, &test->host.bound, &err),
+                     ST_OK);
+    test_host_start(&test->host);
+}
+
+static inline void test_grpc_start(struct test_grpc *test, const struct grpc_limits *limits,
+                                   uint64_t max_connections, const char *address_text) {
+    struct net_budget budget = test_budget();
+    budget.max_connections = max_connections;
+    test_grpc_start_over(test, limits, budget, NULL, address_text);
+}
+
+static inline struct test_grpc *test_of_control(struct worker_msg *msg) {
+    return (struct test_grpc *)(void *)((char *)msg - offsetof(struct test_grpc, host.control));
+}
+
+static inline void test_run_drain(struct worker_msg *msg) {
+    grpc_server_drain(test_of_control(msg)->server);
+}
+
+static inline void test_run_stop(struct worker_msg *msg) {
+    struct test_grpc *test = test_of_control(msg);
+    grpc_server_stop(test->server, test_host_stopped, &test->host);
+}
+
+static inline void test_grpc_end(struct test_grpc *test) {
+    test_host_ask_stop(&test->host, test_run_stop);
+    test_host_wait(&test->host);
+    assert_int_equal(grpc_server_in_flight(test->server), 0);
+    grpc_server_free(test->server);
+    assert_int_equal(test->begins, test->ends);
+    test_host_fini(&test->host);
+}
+
+static inline void test_run_finish(struct worker_msg *msg) {
+    struct grpc_call *call = atomic_load(&((struct test_later *)msg)->call);
+    struct piece piece = {"late", 4};
+    grpc_send(call, &piece, 1, NULL, NULL);
+    grpc_finish(call, NULL);
+}
+
+/* Has the n-th call that waits answered. */
+static inline void test_finish_later(struct test_grpc *test, int n) {
+    struct test_later *later = &test->later[n];
+    struct grpc_call *call = atomic_load(&later->call);
+    later->msg.run = test_run_finish;
+    worker_post(call->worker, &later->msg);
+}
+
+/* ---- the client ------------------------------------------------------------------------------ */
+
+struct live {
+    int fd;
+    bool ended; /* by the server */
+    struct client client;
+};
+
+static inline struct live *live_open_as(const struct test_grpc *test, bool stingy) {
+    struct live *live = calloc(1, sizeof(*live));
+    live->fd = test_connect_to(&test->host.bound);
+    live->client.stingy = stingy;
+    client_open(&live->client, NULL, 0);
+    return live;
+}
+
+static inline struct live *live_open(const struct test_grpc *test) {
+    return live_open_as(test, false);
+}
+
+/* Lets the server send as much as it likes. */
+static inline void live_open_windows(struct live *live) {
+    const nghttp2_settings_entry window = {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 1 << 30};
+    nghttp2_submit_settings(live->client.h2, NGHTTP2_FLAG_NONE, &window, 1);
+    nghttp2_session_set_local_window_size(live->client.h2, NGHTTP2_FLAG_NONE, 0, 1 << 30);
+}
+
+static inline void live_close(struct live *live) {
+    if (live->fd >= 0) {
+        close(live->fd);
+    }
+    client_close(&live->client);
+    free(live);
+}
+
+/* Sends what the client has to say, as far as the socket takes it, and reads once. */
+static inline void live_step(struct live *live, bool wait) {
+    const uint8_t *data;
+    char bytes[65536];
+    for (ssize_t n; !live->ended && (n = nghttp2_session_mem_send(live->client.h2, &data)) > 0;) {
+        if (!test_try_send(live->fd, (const char *)data, (size_t)n)) {
+            live->ended = true;
+        }
+    }
+    struct pollfd poll_fd = {.fd = live->fd, .events = POLLIN};
+    if (poll(&poll_fd, 1, wait ? 60000 : 0) == 0) {
+        assert_false(wait); /* no answer */
+        return;
+    }
+    ssize_t n = recv(live->fd, bytes, sizeof(bytes), 0);
+    if (n <= 0) {
+        live->ended = true;
+    } else if (nghttp2_session_mem_recv(live->client.h2, (const uint8_t *)bytes, (size_t)n) != n) {
+        fail_msg("the client did not understand");
+    }
+}
+
+static inline void live_until_closed(struct live *live, const struct client_call *call) {
+    while (!call->closed && !live->ended) {
+        live_step(live, true);
+    }
+}
+
+static inline void live_until_ended(struct live *live) {
+    while (!live->ended) {
+        live_step(live, true);
+    }
+}
+
+static inline void live_until_goaway(struct live *live) {
+    while (!live->client.goaway && !live->ended) {
+        live_step(live, true);
+    }
+}
+
+#endif

@@ -1,0 +1,375 @@
+/* The gRPC server over sockets: calls on TCP and Unix connections, drain and stop with calls under
+ * way, clients that vanish, don't read, say nothing or speak something else. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "net/server/grpc/server_fixture.h"
+
+static void assert_echo(const struct client_call *call, struct str message) {
+    struct str answer = client_answer(call, 0, NULL);
+    assert_true(call->closed);
+    assert_string_equal(call->grpc_status, "0");
+    assert_true(str_eq(answer, message));
+}
+
+static void echo_on(const char *address) {
+    static struct test_grpc test;
+    enum { N_LIVES = 4, N_ROUNDS = 50 };
+    struct grpc_limits limits = test_limits();
+    test_grpc_start(&test, &limits, 100, address);
+    struct live *lives[N_LIVES];
+    for (int i = 0; i < N_LIVES; i++) {
+        lives[i] = live_open(&test);
+        live_until_closed(lives[i], client_unary(&lives[i]->client, "/t.T/Echo", STR("first")));
+    }
+    /* Connections are spread evenly, the first ones too. */
+    assert_true(test.of_worker[0] == N_LIVES / 2 && test.of_worker[1] == N_LIVES / 2);
+    for (int round = 0; round < N_ROUNDS; round++) {
+        char text[3000];
+        memset(text, 'a' + round % 26, sizeof(text));
+        struct str message = str_make(text, (size_t)round * 60);
+        struct client_call *calls[N_LIVES];
+        for (int i = 0; i < N_LIVES; i++) {
+            calls[i] = client_unary(&lives[i]->client, "/t.T/Echo", message);
+        }
+        for (int i = 0; i < N_LIVES; i++) {
+            live_until_closed(lives[i], calls[i]);
+            assert_echo(calls[i], message);
+        }
+    }
+    for (int i = 0; i < N_LIVES; i++) {
+        live_close(lives[i]);
+    }
+    test_grpc_end(&test);
+}
+
+static void test_tcp(void **state) {
+    (void)state;
+    echo_on("127.0.0.1:0");
+}
+
+static void test_unix(void **state) {
+    (void)state;
+    char text[64];
+    snprintf(text, sizeof(text), "unix:/tmp/sluice-grpc-test-%ld", (long)getpid());
+    echo_on(text);
+}
+
+/* A large message both ways, and a stream beside it that is not held up for ever. */
+static void test_large(void **state) {
+    (void)state;
+    static struct test_grpc test;
+    static char text[20 << 20];
+    struct grpc_limits limits = test_limits();
+    test_grpc_start(&test, &limits, 100, "127.0.0.1:0");
+    struct live *live = live_open(&test);
+    for (size_t i = 0; i < sizeof(text); i++) {
+        text[i] = (char)(i * 31 >> 5);
+    }
+    struct str message = str_make(text, sizeof(text));
+    struct client_call *large = client_unary(&live->client, "/t.T/Echo", message);
+    struct client_call *small = client_unary(&live->client, "/t.T/Echo", STR("small"));
+    live_until_closed(live, small);
+    live_until_closed(live, large);
+    assert_echo(small, STR("small"));
+    assert_echo(large, message);
+    live_close(live);
+    test_grpc_end(&test);
+}
+
+static void test_drain(void **state) {
+    (void)state;
+    static struct test_grpc test;
+    struct grpc_limits limits = test_limits();
+    test_grpc_start(&test, &limits, 100, "127.0.0.1:0");
+    struct live *busy = live_open(&test), *idle = live_open(&test), *mute = live_open(&test);
+    live_until_closed(idle, client_unary(&idle->client, "/t.T/Echo", STR("x")));
+    struct client_call *call = client_begin(&busy->client, "/t.T/Bidi", NULL);
+    client_message(&busy->client, call, false, "one", 3);
+    while (call->in_len < GRPC_PREFIX_BYTES + 3) {
+        live_step(busy, true);
+    }
+    test_host_control(&test.host, test_run_drain);
+    live_until_ended(idle);
+    assert_true(idle->client.goaway && idle->client.goaway_code == NGHTTP2_NO_ERROR);
+    /* The call at hand goes on; the notice has been seen. */
+    live_until_goaway(busy);
+    assert_int_equal(busy->client.goaway_last, INT32_MAX);
+    client_message(&busy->client, call, false, "two", 3);
+    while (call->in_len < 2 * (GRPC_PREFIX_BYTES + 3)) {
+        live_step(busy, true);
+    }
+    assert_int_equal(busy->client.goaway_last, call->id);
+    client_end(&busy->client, call);
+    live_until_ended(busy);
+    assert_string_equal(call->grpc_status, "0");
+    /* One that had not said anything is told when it does; its call is served. */
+    struct client_call *late = client_unary(&mute->client, "/t.T/Echo", STR("late"));
+    live_until_ended(mute);
+    assert_echo(late, STR("late"));
+    assert_true(mute->client.goaway);
+    live_close(busy);
+    live_close(idle);
+    live_close(mute);
+    test_grpc_end(&test);
+}
+
+static void test_stop_with_calls(void **state) {
+    (void)state;
+    static struct test_grpc test;
+    struct grpc_limits limits = test_limits();
+    test_grpc_start(&test, &limits, 100, "127.0.0.1:0");
+    struct live *live = live_open(&test);
+    client_unary(&live->client, "/t.T/Later", STR("a"));
+    client_unary(&live->client, "/t.T/Later", STR("b"));
+    struct client_call *bidi = client_begin(&live->client, "/t.T/Bidi", NULL);
+    while (atomic_load(&test.begins) < 3) {
+        live_step(live, false);
+    }
+    test_wait_for(&test.n_later, 2);
+    test_host_ask_stop(&test.host, test_run_stop);
+    test_wait_for(&test.cancels, 3);
+    live_until_ended(live);
+    assert_true(bidi->closed || live->ended);
+    test_finish_later(&test, 0); /* what was owed */
+    test_finish_later(&test, 1);
+    live_close(live);
+    test_grpc_end(&test);
+}
+
+static void test_vanishing(void **state) {
+    (void)state;
+    static struct test_grpc test;
+    struct grpc_limits limits = test_limits();
+    test_grpc_start(&test, &limits, 100, "127.0.0.1:0");
+    for (int i = 0; i < 20; i++) {
+        struct live *live = live_open(&test);
+        client_unary(&live->client, "/t.T/Later", STR("a"));
+        while (atomic_load(&test.n_later) < i + 1) {
+            live_step(live, false);
+        }
+        if (i % 2) {
+            test_reset(live->fd);
+            live->fd = -1;
+        }
+        live_close(live);
+        test_wait_for(&test.cancels, i + 1);
+        test_finish_later(&test, i);
+    }
+    test_wait_for(&test.ends, 20);
+    test_grpc_end(&test);
+}
+
+/* A reset cancels the call and leaves the connection alone. */
+static void test_reset_call(void **state) {
+    (void)state;
+    static struct test_grpc test;
+    struct grpc_limits limits = test_limits();
+    test_grpc_start(&test, &limits, 100, "127.0.0.1:0");
+    struct live *live = live_open(&test);
+    struct client_call *call = client_unary(&live->client, "/t.T/Later", STR("a"));
+    while (atomic_load(&test.n_later) < 1) {
+        live_step(live, false);
+    }
+    nghttp2_submit_rst_stream(live->client.h2, NGHTTP2_FLAG_NONE, call->id, NGHTTP2_CANCEL);
+    struct client_call *next = client_unary(&live->client, "/t.T/Echo", STR("next"));
+    live_until_closed(live, next);
+    assert_echo(next, STR("next"));
+    assert_int_equal(test.cancels, 1);
+    test_finish_later(&test, 0);
+    live_close(live);
+    test_grpc_end(&test);
+}
+
+/* Of a stream, which its method sees before any message has come. */
+static void test_deadline(void **state) {
+    (void)state;
+    static struct test_grpc test;
+    struct grpc_limits limits = test_limits();
+    const char *const fields[] = {"grpc-timeout", "20m", NULL};
+    test_grpc_start(&test, &limits, 100, "127.0.0.1:0");
+    struct live *live = live_open(&test);
+    struct client_call *call = client_begin(&live->client, "/t.T/Bidi", fields);
+    live_until_closed(live, call);
+    assert_string_equal(call->grpc_status, "4");
+    test_wait_for(&test.cancels, 1);
+    live_close(live);
+    test_grpc_end(&test);
+}
+
+/* ---- slow and silent clients ----------------------------------------------------------------- */
+
+/* The socket is full for a while: nothing is lost. */
+static void test_slow_reader(void **state) {
+    (void)state;
+    static struct test_grpc test;
+    struct grpc_limits limits = test_limits();
+    test_grpc_start(&test, &limits, 100, "127.0.0.1:0");
+    struct live *live = live_open(&test);
+    live_open_windows(live);
+    struct client_call *calls[4];
+    for (int i = 0; i < 4; i++) {
+        calls[i] = client_unary(&live->client, "/t.T/Flood", STR("x"));
+    }
+    while (atomic_load(&test.begins) < 4) {
+        live_step(live, false);
+    }
+    usleep(50000); /* so that the server fills the socket */
+    for (int i = 0; i < 4; i++) {
+        live_until_closed(live, calls[i]);
+        assert_string_equal(calls[i]->grpc_status, "0");
+        assert_int_equal(calls[i]->in_len, GRPC_PREFIX_BYTES + 8000000);
+    }
+    live_close(live);
+    test_grpc_end(&test);
+}
+
+/* Waits until the server has no connection left. */
+static void wait_for_no_connection(void) {
+    while (metric_read(METRIC_CONNECTIONS) > 0) {
+        usleep(1000);
+    }
+}
+
+/* One that takes nothing, one that takes bytes but opens no window. */
+static void test_write_timeout(void **state) {
+    (void)state;
+    static struct test_grpc test;
+    struct grpc_limits limits = test_limits();
+    limits.write_timeout_ns = 50000000;
+    test_grpc_start(&test, &limits, 100, "127.0.0.1:0");
+    struct live *live = live_open(&test);
+    live_open_windows(live);
+    for (int i = 0; i < 4; i++) {
+        client_unary(&live->client, "/t.T/Flood", STR("x"));
+    }
+    while (atomic_load(&test.begins) < 4) {
+        live_step(live, false);
+    }
+    wait_for_no_connection();
+    live_close(live);
+
+    live = live_open_as(&test, true);
+    struct client_call *call = client_unary(&live->client, "/t.T/Flood", STR("x"));
+    live_until_closed(live, call);
+    assert_int_equal(call->code, NGHTTP2_CANCEL);
+    assert_true(call->in_len > 0 && call->in_len < 8000000);
+    live_close(live);
+    test_grpc_end(&test);
+}
+
+static void test_header_timeout(void **state) {
+    (void)state;
+    static struct test_grpc test;
+    static const char PREFACE[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    struct grpc_limits limits = test_limits();
+    limits.header_timeout_ns = 30000000;
+    test_grpc_start(&test, &limits, 100, "127.0.0.1:0");
+    static const struct str BEGINNINGS[] = {
+        {"", 0},
+        {"PRI * HT", 8},
+        {PREFACE, 24},                                        /* no SETTINGS */
+        {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0" /* SETTINGS */
+         "\0\0\1\1\0\0\0\0\1\x83",                            /* HEADERS, no end */
+         24 + 9 + 10},
+    };
+    for (size_t i = 0; i < sizeof(BEGINNINGS) / sizeof(BEGINNINGS[0]); i++) {
+        char bytes[4096];
+        int fd = test_connect_to(&test.host.bound);
+        test_send(fd, BEGINNINGS[i]);
+        size_t n = test_read(fd, bytes, sizeof(bytes)); /* until the end */
+        assert_true(n < sizeof(bytes));
+        close(fd);
+    }
+    test_grpc_end(&test);
+}
+
+static void test_idle_timeout(void **state) {
+    (void)state;
+    static struct test_grpc test;
+    struct grpc_limits limits = test_limits();
+    limits.idle_timeout_ns = 30000000;
+    test_grpc_start(&test, &limits, 100, "127.0.0.1:0");
+    struct live *live = live_open(&test);
+    live_until_closed(live, client_unary(&live->client, "/t.T/Echo", STR("x")));
+    live_until_ended(live);
+    assert_true(live->client.goaway && live->client.goaway_code == NGHTTP2_NO_ERROR);
+    live_close(live);
+    /* One with a call is not idle. */
+    live = live_open(&test);
+    struct client_call *call = client_unary(&live->client, "/t.T/Later", STR("x"));
+    while (atomic_load(&test.n_later) < 1) {
+        live_step(live, false);
+    }
+    usleep(60000);
+    test_finish_later(&test, 0);
+    live_until_closed(live, call);
+    assert_string_equal(call->grpc_status, "0");
+    live_close(live);
+    test_grpc_end(&test);
+}
+
+/* ---- who should not be here ------------------------------------------------------------------ */
+
+static void test_http1(void **state) {
+    (void)state;
+    static struct test_grpc test;
+    char answer[1024] = "";
+    struct grpc_limits limits = test_limits();
+    test_grpc_start(&test, &limits, 100, "127.0.0.1:0");
+    int fd = test_connect_to(&test.host.bound);
+    test_send(fd, STR("GET /v2 HTTP/1.1\r\nHost: a\r\n\r\n"));
+    test_read(fd, answer, sizeof(answer) - 1);
+    assert_memory_equal(answer, "HTTP/1.1 505 ", 13);
+    const char *body = strstr(answer, "\r\n\r\n");
+    assert_non_null(body);
+    assert_non_null(strstr(answer, "Content-Length: 91\r\n"));
+    assert_int_equal(strlen(body + 4), 91);
+    assert_non_null(strstr(body, "gRPC"));
+    close(fd);
+    fd = test_connect_to(&test.host.bound);
+    test_send(fd, STR("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"));
+    assert_true(test_is_closed(fd));
+    close(fd);
+    test_grpc_end(&test);
+}
+
+static void test_too_many_connections(void **state) {
+    (void)state;
+    static struct test_grpc test;
+    struct grpc_limits limits = test_limits();
+    test_grpc_start(&test, &limits, 1, "127.0.0.1:0");
+    struct live *first = live_open(&test);
+    live_until_closed(first, client_unary(&first->client, "/t.T/Echo", STR("x")));
+    struct live *second = live_open(&test);
+    live_until_ended(second);
+    assert_true(second->client.goaway && second->client.goaway_code == NGHTTP2_ENHANCE_YOUR_CALM);
+    assert_non_null(strstr(second->client.goaway_text, "at most 1 connections"));
+    live_close(second);
+    live_close(first);
+    test_grpc_end(&test);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tcp),
+        cmocka_unit_test(test_unix),
+        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_drain),
+        cmocka_unit_test(test_stop_with_calls),
+        cmocka_unit_test(test_vanishing),
+        cmocka_unit_test(test_reset_call),
+        cmocka_unit_test(test_deadline),
+        cmocka_unit_test(test_slow_reader),
+        cmocka_unit_test(test_write_timeout),
+        cmocka_unit_test(test_header_timeout),
+        cmocka_unit_test(test_idle_timeout),
+        cmocka_unit_test(test_http1),
+        cmocka_unit_test(test_too_many_connections),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

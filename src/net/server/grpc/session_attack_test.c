@@ -1,0 +1,442 @@
+/* Sessions under attack: each is counted and capped, the connection closed with the right word
+ * where it goes too far, and a well-behaved client is not met by it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "net/server/grpc/raw_fixture.h"
+
+static void assert_goaway(const struct world *world, uint32_t code) {
+    struct str payload = raw_find(world, NGHTTP2_GOAWAY, 0);
+    assert_true(payload.len >= 8);
+    assert_int_equal((unsigned char)payload.ptr[7], code);
+    assert_true(grpc_session_is_over(&world->session));
+    assert_true(world->refused[0] != '\0');
+}
+
+static void assert_alive(const struct world *world) {
+    assert_null(raw_find(world, NGHTTP2_GOAWAY, 0).ptr);
+    assert_false(grpc_session_is_over(&world->session));
+}
+
+/* Calls that are reset before they are answered: no more are alive than a multiple of what may be,
+ * and at last the connection ends. */
+static void test_rapid_reset(void **state) {
+    (void)state;
+    struct world *world = world_begin();
+    struct raw raw;
+    raw_begin(&raw);
+    size_t most = 0;
+    for (int i = 0; i < 1000; i++) {
+        raw_call(&raw, "/t.T/Later", 0);
+        raw_frame(&raw, NGHTTP2_DATA, NGHTTP2_FLAG_END_STREAM, raw.id, "\0\0\0\0\1a", 6);
+        raw_u32(&raw, NGHTTP2_RST_STREAM, raw.id, NGHTTP2_CANCEL);
+        raw_feed(world, &raw);
+        most = world->n_alive > most ? world->n_alive : most;
+    }
+    assert_int_equal(most, 4 * world->options.limits.max_streams);
+    struct str refused = raw_find(world, NGHTTP2_RST_STREAM, raw.id);
+    assert_true(refused.len == 4 && refused.ptr[3] == NGHTTP2_REFUSED_STREAM);
+    for (size_t i = 0; i < MOST_CALLS; i++) { /* those that the service remembers */
+        if (world->service.calls[i].call) {
+            seen_finish(&world->service.calls[i], NULL);
+        }
+    }
+    grpc_core_sweep(&world->core);
+    raw_end(&raw);
+    /* The others are not known any more: let the world end with them. */
+    while (world->session.streams) {
+        struct grpc_stream *stream = world->session.streams;
+        static struct seen forgotten;
+        forgotten = (struct seen){.call = &stream->call};
+        stream->call.user = &forgotten;
+        seen_finish(&forgotten, NULL);
+        grpc_core_sweep(&world->core);
+    }
+    world_end(world);
+}
+
+static void test_reset_flood(void **state) {
+    (void)state;
+    struct world *world = world_begin();
+    struct raw raw;
+    raw_begin(&raw);
+    for (int i = 0; i < 40000; i++) {
+        raw_call(&raw, "/t.T/Echo", 0);
+        raw_u32(&raw, NGHTTP2_RST_STREAM, raw.id, NGHTTP2_CANCEL);
+    }
+    raw_feed(world, &raw);
+    assert_goaway(world, NGHTTP2_ENHANCE_YOUR_CALM);
+    raw_end(&raw);
+    world_end(world);
+}
+
+/* Resets that the server sends because a frame was wrong for its stream count as well. */
+static void test_provoked_resets(void **state) {
+    (void)state;
+    struct world *world = world_begin();
+    struct raw raw;
+    raw_begin(&raw);
+    for (int i = 0; i < 40000; i++) {
+        raw_call(&raw, "/t.T/Echo", 0);
+        raw_u32(&raw, NGHTTP2_WINDOW_UPDATE, raw.id, INT32_MAX); /* overflows */
+    }
+    raw_feed(world, &raw);
+    assert_goaway(world, NGHTTP2_ENHANCE_YOUR_CALM);
+    raw_end(&raw);
+    world_end(world);
+}
+
+/* Proxies end each call so: after its answer, with or without an end of their own. */
+static void test_resets_after_answers(void **state) {
+    (void)state;
+    struct world *world = world_begin();
+    struct raw raw;
+    raw_begin(&raw);
+    for (int i = 0; i < 50000; i++) {
+        raw_call(&raw, "/t.T/Bidi", 0);
+        raw_frame(&raw, NGHTTP2_DATA, 0, raw.id, "\0\0\0\0\1a", 6);
+        raw_feed(world, &raw);
+        assert_true(world->raw_len > 0);
+        raw_u32(&raw, NGHTTP2_RST_STREAM, raw.id, NGHTTP2_INTERNAL_ERROR);
+        world->raw_len = i + 1 < 50000 ? 0 : world->raw_len;
+        if (i % 1000 == 999) { /* the client's acknowledgement of windows */
+            raw_u32(&raw, NGHTTP2_WINDOW_UPDATE, 0, 6000);
+        }
+    }
+    raw_feed(world, &raw);
+    assert_alive(world);
+    assert_int_equal(world->n_alive, 0);
+    raw_end(&raw);
+    world_end(world);
+}
+
+static void flood(void (*frame)(struct raw *raw), int n, bool ends) {
+    struct world *world = world_begin();
+    struct raw raw;
+    raw_begin(&raw);
+    raw_call(&raw, "/t.T/Bidi", 0);
+    for (int i = 0; i < n; i++) {
+        frame(&raw);
+        if (i % 500 == 499) { /* slowly enough for nghttp2's own limits */
+            raw_feed(world, &raw);
+        }
+    }
+    raw_feed(world, &raw);
+    if (ends) {
+        assert_goaway(world, NGHTTP2_ENHANCE_YOUR_CALM);
+    } else {
+        assert_alive(world);
+    }
+    raw_end(&raw);
+    world_end(world);
+}
+
+static void frame_ping(struct raw *raw) {
+    raw_frame(raw, NGHTTP2_PING, 0, 0, "12345678", 8);
+}
+
+static void frame_settings(struct raw *raw) {
+    raw_frame(raw, NGHTTP2_SETTINGS, 0, 0, "\0\3\0\0\0\x64", 6);
+}
+
+static void frame_empty(struct raw *raw) {
+    raw_frame(raw, NGHTTP2_DATA, 0, raw->id, "", 0);
+}
+
+static void frame_padding(struct raw *raw) {
+    raw_frame(raw, NGHTTP2_DATA, NGHTTP2_FLAG_PADDED, raw->id, "\2\0\0", 3);
+}
+
+/* Pings between calls, as who measures the connection sends them. */
+static void frame_ping_and_call(struct raw *raw) {
+    frame_ping(raw);
+    raw_frame(raw, NGHTTP2_DATA, 0, raw->id, "\0\0\0\0\0", 5);
+}
+
+static void frame_priority(struct raw *raw) {
+    raw_frame(raw, NGHTTP2_PRIORITY, 0, raw->id + 200, "\0\0\0\0\5", 5);
+}
+
+static void frame_unknown(struct raw *raw) {
+    raw_frame(raw, 0x77, 0, 0, "abc", 3);
+}
+
+static void test_floods(void **state) {
+    (void)state;
+    flood(frame_ping, 3000, true);
+    flood(frame_ping, 1000, false);
+    flood(frame_settings, 3000, true);
+    flood(frame_empty, 3000, true);
+    flood(frame_padding, 3000, true);
+    flood(frame_priority, 3000, true);
+    flood(frame_unknown, 3000, false);
+}
+
+static void test_pings_while_data_flows(void **state) {
+    (void)state;
+    struct world *world = world_begin();
+    struct raw raw;
+    raw_begin(&raw);
+    raw_call(&raw, "/t.T/Bidi", 0);
+    for (int i = 0; i < 10000; i++) {
+        frame_ping_and_call(&raw);
+        raw_feed(world, &raw);
+    }
+    assert_alive(world);
+    raw_end(&raw);
+    world_end(world);
+}
+
+/* A peer who sends control frames and reads nothing. */
+static void test_unread_acks(void **state) {
+    (void)state;
+    struct world *world = world_begin();
+    struct raw raw;
+    raw_begin(&raw);
+    raw_feed(world, &raw);
+    world->no_reading = true;
+    for (int i = 0; i < 1500; i++) {
+        frame_ping(&raw);
+    }
+    raw_feed(world, &raw);
+    assert_true(world->session.failing);
+    world->no_reading = false;
+    while (world_turn(world)) {
+    }
+    assert_goaway(world, NGHTTP2_ENHANCE_YOUR_CALM);
+    raw_end(&raw);
+    world_end(world);
+}
+
+/* Answers that nobody reads: at some point nothing more is read either. */
+static void test_unread_answers(void **state) {
+    (void)state;
+    struct world *world = world_begin();
+    struct raw raw;
+    raw_begin(&raw);
+    world_feed(world, raw.bytes, raw.n);
+    assert_true(grpc_session_output(&world->session, world->output)); /* is being written */
+    assert_true(grpc_session_wants_input(&world->session));
+    raw.n = 0;
+    for (int i = 0; i < 2000; i++) {
+        raw_call(&raw, "/t.T/Nothing", NGHTTP2_FLAG_END_STREAM);
+        raw_u32(&raw, NGHTTP2_RST_STREAM, raw.id, NGHTTP2_CANCEL);
+    }
+    world_feed(world, raw.bytes, raw.n);
+    assert_false(grpc_session_wants_input(&world->session));
+    assert_int_equal(world->n_alive, 0);
+    world->keep_raw = true;
+    world_arrive(world);
+    while (world_turn(world)) {
+    }
+    assert_true(grpc_session_wants_input(&world->session));
+    raw_end(&raw);
+    world_end(world);
+}
+
+static void test_continuation_flood(void **state) {
+    (void)state;
+    struct world *world = world_begin();
+    struct raw raw;
+    raw_begin(&raw);
+    raw_frame(&raw, NGHTTP2_HEADERS, 0, 1, "\x83\x86", 2);
+    for (int i = 0; i < 100; i++) {
+        raw_frame(&raw, NGHTTP2_CONTINUATION, 0, 1, "", 0);
+    }
+    raw_feed(world, &raw);
+    assert_goaway(world, NGHTTP2_ENHANCE_YOUR_CALM);
+    raw_end(&raw);
+    world_end(world);
+}
+
+/* An entry of the table, indexed again and again: a byte that means 4000. */
+static void bomb(bool trailers) {
+    struct world *world = world_begin();
+    struct raw raw;
+    static char block[20000];
+    raw_begin(&raw);
+    if (trailers) {
+        raw_call(&raw, "/t.T/Bidi", 0);
+    } else {
+        raw.id += 2;
+    }
+    size_t n = trailers ? 0 : raw_head(block, "/t.T/Bidi");
+    memcpy(block + n, "\x40\1a\x7f\xa1\x1e", 6); /* a: 4000 bytes, kept in the table */
+    n += 6;
+    memset(block + n, 'v', 4000);
+    n += 4000;
+    memset(block + n, 0xbe, 10000);
+    n += 10000;
+    raw_frame(&raw, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS | NGHTTP2_FLAG_END_STREAM, raw.id,
+              block, n);
+    raw_feed(world, &raw);
+    assert_goaway(world, NGHTTP2_ENHANCE_YOUR_CALM);
+    assert_true(world->session.head_bytes < 9 * world->options.limits.max_header_bytes);
+    raw_end(&raw);
+    world_end(world);
+}
+
+static void test_header_bombs(void **state) {
+    (void)state;
+    bomb(false);
+    bomb(true);
+}
+
+/* Many fields without a byte in them. */
+static void test_many_fields(void **state) {
+    (void)state;
+    struct grpc_limits limits = world_limits();
+    limits.max_header_bytes = 65536;
+    struct world *world = world_new(&limits);
+    world_open(world, NULL, 0);
+    struct raw raw;
+    char block[1000];
+    raw_begin(&raw);
+    size_t n = raw_head(block, "/t.T/Echo");
+    for (int i = 0; i < 300; i++) {
+        memcpy(block + n, "\x90", 1); /* accept-encoding: gzip, deflate */
+        n++;
+    }
+    raw_frame(&raw, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS | NGHTTP2_FLAG_END_STREAM, 1, block,
+              n);
+    raw_feed(world, &raw);
+    assert_alive(world);
+    assert_true(raw_find(world, NGHTTP2_HEADERS, 1).ptr != NULL);
+    assert_int_equal(world->n_alive, 0);
+    assert_non_null(strstr(world->refused, "256 fields"));
+    raw_end(&raw);
+    world_end(world);
+}
+
+/* A call that was answered and is closed; of its stream nothing is kept. */
+static struct world *world_with_a_call(struct raw *raw) {
+    struct world *world = world_begin();
+    raw_begin(raw);
+    raw_call(raw, "/t.T/Echo", 0);
+    raw_frame(raw, NGHTTP2_DATA, NGHTTP2_FLAG_END_STREAM, raw->id, "\0\0\0\0\1a", 6);
+    raw_feed(world, raw);
+    assert_true(raw_find(world, NGHTTP2_DATA, raw->id).len == 6);
+    assert_null(nghttp2_session_find_stream(world->session.h2, raw->id));
+    return world;
+}
+
+/* RFC 9113, 5.1: who has ended a stream and goes on speaking on it is wrong about all of them. */
+static void test_behind_the_end(void **state) {
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct raw raw;
+        struct world *world = world_with_a_call(&raw);
+        if (i == 0) {
+            raw_frame(&raw, NGHTTP2_DATA, 0, raw.id, "a", 1);
+        } else if (i == 1) {
+            raw.id -= 2;
+            raw_call(&raw, "/t.T/Echo", 0);
+        } else {
+            raw_call(&raw, "/t.T/Bidi", 0);
+            raw_u32(&raw, NGHTTP2_RST_STREAM, raw.id, NGHTTP2_CANCEL);
+            if (i == 2) {
+                raw_feed(world, &raw);
+            }
+            raw_frame(&raw, NGHTTP2_DATA, NGHTTP2_FLAG_END_STREAM, raw.id, "a", 1);
+        }
+        raw_feed(world, &raw);
+        assert_goaway(world, NGHTTP2_STREAM_CLOSED);
+        raw_end(&raw);
+        world_end(world);
+    }
+}
+
+/* Priorities cost, of streams that are closed as well. */
+static void test_priorities_behind_the_end(void **state) {
+    (void)state;
+    struct raw raw;
+    struct world *world = world_with_a_call(&raw);
+    for (int i = 0; i < 3000; i++) {
+        raw_frame(&raw, NGHTTP2_PRIORITY, 0, raw.id, "\0\0\0\0\5", 5);
+    }
+    raw_feed(world, &raw);
+    assert_goaway(world, NGHTTP2_ENHANCE_YOUR_CALM);
+    raw_end(&raw);
+    world_end(world);
+}
+
+/* What may come behind an end, and what was on its way when a stream was reset from here. */
+static void test_late_frames(void **state) {
+    (void)state;
+    struct raw raw;
+    struct world *world = world_with_a_call(&raw);
+    raw_u32(&raw, NGHTTP2_WINDOW_UPDATE, raw.id, 1);
+    raw_u32(&raw, NGHTTP2_RST_STREAM, raw.id, NGHTTP2_CANCEL);
+    raw_frame(&raw, NGHTTP2_PRIORITY, 0, raw.id, "\0\0\0\0\5", 5);
+    raw_call(&raw, "/t.T/Nowhere", 0); /* refused before its end */
+    raw_feed(world, &raw);
+    assert_int_equal(raw_find(world, NGHTTP2_RST_STREAM, raw.id).len, 4);
+    raw_frame(&raw, NGHTTP2_DATA, NGHTTP2_FLAG_END_STREAM, raw.id, "\0\0\0\0\1a", 6);
+    raw_feed(world, &raw);
+    assert_alive(world);
+    raw_end(&raw);
+    world_end(world);
+}
+
+/* What breaks the rules of HTTP/2 ends the connection with nghttp2's word for it. */
+static void test_protocol_errors(void **state) {
+    (void)state;
+    static const struct {
+        int type, flags;
+        int32_t id;
+        struct str payload;
+        uint32_t code;
+    } ROWS[] = {
+        {NGHTTP2_DATA, 0, 0, {"a", 1}, NGHTTP2_PROTOCOL_ERROR},
+        {NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, 2, {"\x83", 1}, NGHTTP2_PROTOCOL_ERROR},
+        {NGHTTP2_HEADERS,
+         NGHTTP2_FLAG_END_HEADERS,
+         1,
+         {"\xff\xff\xff\xff\xff", 5},
+         NGHTTP2_COMPRESSION_ERROR},
+        {NGHTTP2_WINDOW_UPDATE, 0, 0, {"\x7f\xff\xff\xff", 4}, NGHTTP2_FLOW_CONTROL_ERROR},
+        {NGHTTP2_PING, 0, 0, {"1234", 4}, NGHTTP2_FRAME_SIZE_ERROR},
+        {NGHTTP2_PUSH_PROMISE,
+         NGHTTP2_FLAG_END_HEADERS,
+         1,
+         {"\0\0\0\2", 4},
+         NGHTTP2_PROTOCOL_ERROR},
+        {NGHTTP2_SETTINGS, 0, 0, {"\0\4\xff\xff\xff\xff", 6}, NGHTTP2_FLOW_CONTROL_ERROR},
+    };
+    for (size_t i = 0; i < sizeof(ROWS) / sizeof(ROWS[0]); i++) {
+        struct world *world = world_begin();
+        struct raw raw;
+        raw_begin(&raw);
+        raw_frame(&raw, ROWS[i].type, ROWS[i].flags, ROWS[i].id, ROWS[i].payload.ptr,
+                  ROWS[i].payload.len);
+        raw_feed(world, &raw);
+        assert_goaway(world, ROWS[i].code);
+        raw_end(&raw);
+        world_end(world);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rapid_reset),
+        cmocka_unit_test(test_reset_flood),
+        cmocka_unit_test(test_provoked_resets),
+        cmocka_unit_test(test_resets_after_answers),
+        cmocka_unit_test(test_floods),
+        cmocka_unit_test(test_pings_while_data_flows),
+        cmocka_unit_test(test_unread_acks),
+        cmocka_unit_test(test_unread_answers),
+        cmocka_unit_test(test_continuation_flood),
+        cmocka_unit_test(test_header_bombs),
+        cmocka_unit_test(test_many_fields),
+        cmocka_unit_test(test_behind_the_end),
+        cmocka_unit_test(test_priorities_behind_the_end),
+        cmocka_unit_test(test_late_frames),
+        cmocka_unit_test(test_protocol_errors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,540 @@
+/* Calls of each kind over a session, at every pace of the bytes; what is wrong with a call is told,
+ * and the connection goes on. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "net/server/grpc/session_fixture.h"
+
+#include "codec/http1/deflate.h"
+
+/* A text of so many bytes that is not all the same. */
+static struct str text_of(size_t n) {
+    static char text[1 << 20];
+    assert_true(n <= sizeof(text));
+    for (size_t i = 0; i < n; i++) {
+        text[i] = (char)('a' + i * 7 % 26 + i / 1000 % 3);
+    }
+    return str_make(text, n);
+}
+
+static void assert_answer(const struct client_call *call, size_t n, struct str expected) {
+    struct str got = client_answer(call, n, NULL);
+    assert_int_equal(got.len, expected.len);
+    assert_memory_equal(got.ptr, expected.ptr, expected.len);
+}
+
+static void assert_ok(const struct client_call *call) {
+    assert_string_equal(call->status, "200");
+    assert_string_equal(call->grpc_status, "0");
+    assert_string_equal(call->message, "");
+    assert_true(call->closed);
+    assert_int_equal(call->code, NGHTTP2_NO_ERROR);
+}
+
+static void assert_failed(const struct client_call *call, const char *status, const char *part) {
+    assert_string_equal(call->status, "200");
+    if (strcmp(call->grpc_status, status) != 0 || !strstr(call->message, part)) {
+        fail_msg("expected %s, \"%s\" in %s, \"%s\"", status, part, call->grpc_status,
+                 call->message);
+    }
+    assert_true(call->closed);
+}
+
+/* Runs a test at each pace. */
+static void at_each_pace(void (*test)(struct world *world)) {
+    for (int pace = 0; pace < N_PACES; pace++) {
+        struct world *world = world_begin();
+        world->pace = (enum pace)pace;
+        test(world);
+        world_end(world);
+    }
+}
+
+/* ---- kinds of calls -------------------------------------------------------------------------- */
+
+static void unary(struct world *world) {
+    static const size_t SIZES[] = {0, 1, 5, 1000, 1024, 1025, 16379, 16384, 70000};
+    enum { N = sizeof(SIZES) / sizeof(SIZES[0]) };
+    struct client_call *calls[N];
+    for (size_t i = 0; i < N; i++) {
+        calls[i] = client_unary(&world->client, "/t.T/Echo", text_of(SIZES[i]));
+    }
+    world_run(world);
+    for (size_t i = 0; i < N; i++) {
+        assert_ok(calls[i]);
+        assert_answer(calls[i], 0, text_of(SIZES[i]));
+        assert_null(client_answer(calls[i], 1, NULL).ptr);
+    }
+    assert_int_equal(world->service.n_released, N);
+    assert_int_equal(world->n_alive, 0);
+    for (size_t i = 0; i < N; i++) {
+        const struct seen *seen = &world->service.calls[i];
+        assert_true(seen->n_messages == 1 && seen->n_ended == 1 && seen->n_cancelled == 0);
+    }
+}
+
+static void test_unary(void **state) {
+    (void)state;
+    at_each_pace(unary);
+}
+
+/* All calls that are answered in a turn leave in one write. */
+static void test_one_write(void **state) {
+    (void)state;
+    struct world *world = world_begin();
+    world_run(world);
+    for (int i = 0; i < 50; i++) {
+        client_unary(&world->client, "/t.T/Echo", text_of(100));
+    }
+    size_t before = world->n_writes;
+    struct str all = {0};
+    char bytes[50000];
+    const uint8_t *data;
+    for (ssize_t n; (n = nghttp2_session_mem_send(world->client.h2, &data)) > 0;) {
+        memcpy(bytes + all.len, data, (size_t)n);
+        all.len += (size_t)n;
+    }
+    world_feed(world, bytes, all.len);
+    world_run(world);
+    assert_int_equal(world->n_writes, before + 1);
+    assert_ok(&world->client.calls[49]);
+    world_end(world);
+}
+
+static void bidi(struct world *world) {
+    struct client_call *call = client_begin(&world->client, "/t.T/Bidi", NULL);
+    world_run(world);
+    for (size_t i = 0; i < 20; i++) {
+        struct str text = text_of(i * i * i * 10);
+        client_message(&world->client, call, false, text.ptr, text.len);
+        if (i % 3 == 0) {
+            world_run(world);
+            assert_answer(call, i, text);
+        }
+    }
+    client_end(&world->client, call);
+    world_run(world);
+    for (size_t i = 0; i < 20; i++) {
+        assert_answer(call, i, text_of(i * i * i * 10));
+    }
+    assert_ok(call);
+    assert_int_equal(world->service.calls[0].n_messages, 20);
+    assert_int_equal(world->service.calls[0].n_half_closed, 1);
+    assert_int_equal(world->service.calls[0].n_ended, 1);
+}
+
+static void test_bidi(void **state) {
+    (void)state;
+    at_each_pace(bidi);
+}
+
+static void sum(struct world *world) {
+    struct client_call *call = client_begin(&world->client, "/t.T/Sum", NULL);
+    struct client_call *empty = client_begin(&world->client, "/t.T/Sum", NULL);
+    for (size_t i = 0; i < 100; i++) {
+        client_message(&world->client, call, false, text_of(i).ptr, i);
+    }
+    client_end(&world->client, call);
+    client_end(&world->client, empty);
+    world_run(world);
+    assert_ok(call);
+    assert_answer(call, 0, STR("4950"));
+    assert_ok(empty);
+    assert_answer(empty, 0, STR("0"));
+}
+
+static void test_client_streaming(void **state) {
+    (void)state;
+    at_each_pace(sum);
+}
+
+static void many(struct world *world) {
+    struct client_call *call = client_unary(&world->client, "/t.T/Many", STR("\xc8"));
+    struct client_call *few = client_unary(&world->client, "/t.T/Many", STR("\3"));
+    world_run(world);
+    assert_ok(call);
+    assert_ok(few);
+    assert_int_equal(call->in_len, 200 * (200000 + GRPC_PREFIX_BYTES));
+    assert_int_equal(few->in_len, 3 * (3000 + GRPC_PREFIX_BYTES));
+}
+
+static void test_server_streaming(void **state) {
+    (void)state;
+    at_each_pace(many);
+}
+
+static void later(struct world *world) {
+    struct client_call *first = client_unary(&world->client, "/t.T/Later", STR("a"));
+    struct client_call *second = client_unary(&world->client, "/t.T/Later", STR("b"));
+    world_run(world);
+    assert_false(first->closed || second->closed);
+    struct piece piece = {"later", 5};
+    grpc_send(world->service.calls[1].call, &piece, 1, NULL, NULL);
+    seen_finish(&world->service.calls[1], NULL);
+    world_run(world);
+    assert_ok(second);
+    assert_answer(second, 0, STR("later"));
+    assert_false(first->closed);
+    seen_finish(&world->service.calls[0], NULL); /* without a message */
+    world_run(world);
+    assert_ok(first);
+    assert_int_equal(first->in_len, 0);
+}
+
+static void test_later(void **state) {
+    (void)state;
+    at_each_pace(later);
+}
+
+static void failing(struct world *world) {
+    struct client_call *call = client_unary(&world->client, "/t.T/Fail", STR("a"));
+    world_run(world);
+    assert_failed(call, "5", "no model \"%C3%A4\" (100%25 sure)");
+    assert_string_equal(call->trailer, "AAEC");
+    assert_int_equal(call->in_len, 0);
+}
+
+static void test_failing(void **state) {
+    (void)state;
+    at_each_pace(failing);
+}
+
+/* The byte that shall be aligned is, wherever the message is cut. */
+static void aligned(struct world *world) {
+    static const size_t AT[] = {0, 1, 63, 64, 500, 1000};
+    for (size_t i = 0; i < sizeof(AT) / sizeof(AT[0]); i++) {
+        char text[40000];
+        memset(text, '.', sizeof(text));
+        text[AT[i]] = 'x';
+        size_t n = i % 2 ? sizeof(text) : AT[i] + 1;
+        struct client_call *call = client_unary(&world->client, "/t.T/Aligned", str_make(text, n));
+        world_run(world);
+        assert_ok(call);
+        assert_answer(call, 0, str_make(text, n));
+        assert_true(world->service.calls[i].aligned);
+    }
+}
+
+static void test_aligned(void **state) {
+    (void)state;
+    at_each_pace(aligned);
+}
+
+/* ---- what is wrong with a call --------------------------------------------------------------- */
+
+static const struct bad_head {
+    const char *path;
+    const char *fields[8];
+    const char *status, *part;
+} BAD_HEADS[] = {
+    {"/t.T/Nothing", {NULL}, "12", "there is no method /t.T/Nothing"},
+    {"/", {NULL}, "12", "there is no method /"},
+    {"/t.T/Echo", {"grpc-encoding", "snappy"}, "12", "gzip or deflate, got \"snappy\""},
+    {"/t.T/Echo", {"grpc-timeout", "1"}, "3", "grpc-timeout"},
+    {"/t.T/Echo", {"grpc-timeout", "123456789S"}, "3", "grpc-timeout"},
+    {"/t.T/Echo", {"grpc-timeout", "-1S"}, "3", "grpc-timeout"},
+    {"/t.T/Echo", {"a-bin", "????"}, "3", "a-bin: binary metadata is not base64"},
+    {"/t.T/Echo", {"a-bin", "A"}, "3", "a-bin"},
+};
+
+static void bad_heads(struct world *world) {
+    for (size_t i = 0; i < sizeof(BAD_HEADS) / sizeof(BAD_HEADS[0]); i++) {
+        const struct bad_head *row = &BAD_HEADS[i];
+        struct client_call *call = client_begin(&world->client, row->path, row->fields);
+        client_message(&world->client, call, false, "abc", 3);
+        client_end(&world->client, call);
+        world_run(world);
+        assert_failed(call, row->status, row->part);
+        assert_int_equal(world->service.n, 0);
+    }
+    assert_false(world->client.goaway);
+}
+
+static void test_bad_heads(void **state) {
+    (void)state;
+    at_each_pace(bad_heads);
+}
+
+/* What is no gRPC gets HTTP's answer. */
+static void test_no_grpc(void **state) {
+    (void)state;
+    struct world *world = world_begin();
+    static const struct {
+        const char *method, *type, *status, *body;
+    } ROWS[] = {
+        {"GET", "application/grpc", "405", "expected POST, got GET"},
+        {"POST", "application/json", "415", "expected the content type application/grpc"},
+        {"POST", "application/grpc+json", "415", "--http"},
+        {"POST", "application/grpc+proto", "200", NULL},
+        {"POST", "application/grpc;charset=utf-8", "200", NULL},
+    };
+    for (size_t i = 0; i < sizeof(ROWS) / sizeof(ROWS[0]); i++) {
+        const nghttp2_nv nv[] = {client_nv(":method", ROWS[i].method), client_nv(":scheme", "http"),
+                                 client_nv(":path", "/t.T/Fail"), client_nv(":authority", "test"),
+                                 client_nv("content-type", ROWS[i].type)};
+        struct client_call *call = &world->client.calls[world->client.n++];
+        call->id = nghttp2_submit_request(world->client.h2, NULL, nv, 5, NULL, NULL);
+        world_run(world);
+        assert_string_equal(call->status, ROWS[i].status);
+        assert_true(call->closed);
+        if (ROWS[i].body) {
+            char body[200];
+            snprintf(body, sizeof(body), "%.*s", (int)call->in_len, call->in);
+            assert_non_null(strstr(body, ROWS[i].body));
+        }
+    }
+    assert_int_equal(world->service.n, 0); /* a unary call without a message is seen by nobody */
+    world_end(world);
+}
+
+/* Its answer waits for the end of the request, but not for ever. */
+static void test_no_grpc_without_end(void **state) {
+    (void)state;
+    struct world *world = world_begin();
+    const nghttp2_nv nv[] = {client_nv(":method", "PUT"), client_nv(":scheme", "http"),
+                             client_nv(":path", "/"), client_nv(":authority", "test")};
+    nghttp2_data_provider provider = {.read_callback = client_on_read};
+    for (int i = 0; i < 2; i++) {
+        struct client_call *call = &world->client.calls[world->client.n++];
+        call->id = nghttp2_submit_request(world->client.h2, NULL, nv, 4, &provider, NULL);
+        client_add(&world->client, call, text_of(200000).ptr, 200000);
+        world_run(world);
+        assert_int_equal(call->out_at, 200000); /* dropped, without a window for them */
+        assert_string_equal(call->status, "");
+        if (i == 0) {
+            client_end(&world->client, call);
+        } else {
+            world_pass(world, 20 * (uint64_t)SECOND);
+        }
+        world_run(world);
+        assert_string_equal(call->status, "405");
+        assert_true(call->closed);
+        assert_int_equal(call->code, NGHTTP2_NO_ERROR);
+    }
+    world_end(world);
+}
+
+/* Messages of a unary call that are wrong, as bytes. */
+static const struct bad_message {
+    struct str bytes;
+    const char *coding, *status, *part;
+} BAD_MESSAGES[] = {
+    {{"", 0}, NULL, "3", "takes one message, got none"},
+    {{"\0\0\0\0", 4}, NULL, "3", "within a message"},
+    {{"\0\0\0\0\2a", 6}, NULL, "3", "within a message"},
+    {{"\0\0\0\0\1ab", 7}, NULL, "3", "takes one message, got more"},
+    {{"\0\0\0\0\0\0\0\0\0\0", 10}, NULL, "3", "takes one message, got more"},
+    {{"\2\0\0\0\1a", 6}, NULL, "3", "flag of a message is 2"},
+    {{"\1\0\0\0\1a", 6}, NULL, "3", "grpc-encoding names no coding"},
+    {{"\1\0\0\0\1a", 6}, "identity", "3", "grpc-encoding names no coding"},
+    {{"\1\0\0\0\1a", 6}, "gzip", "3", ""},
+    {{"\1\0\0\0\0", 5}, "gzip", "3", ""},
+    {{"\0\x80\0\0\0a", 6}, NULL, "8", "at most 1048576 bytes (--max-body-size), got one of"},
+    {{"\0\xff\xff\xff\xff", 5}, NULL, "8", "--max-body-size"},
+    {{"\0\0\x10\0\1", 5}, NULL, "8", "got one of 1048577"},
+};
+
+static void bad_messages(struct world *world) {
+    for (size_t i = 0; i < sizeof(BAD_MESSAGES) / sizeof(BAD_MESSAGES[0]); i++) {
+        const struct bad_message *row = &BAD_MESSAGES[i];
+        const char *fields[] = {row->coding ? "grpc-encoding" : NULL, row->coding, NULL};
+        struct client_call *call = client_begin(&world->client, "/t.T/Echo", fields);
+        client_add(&world->client, call, row->bytes.ptr, row->bytes.len);
+        client_end(&world->client, call);
+        world_run(world);
+        assert_failed(call, row->status, row->part);
+        assert_int_equal(world->service.n, 0);
+    }
+    struct client_call *call = client_unary(&world->client, "/t.T/Echo", STR("still there"));
+    world_run(world);
+    assert_ok(call);
+}
+
+static void test_bad_messages(void **state) {
+    (void)state;
+    at_each_pace(bad_messages);
+}
+
+/* The same in a stream: what came before is answered. */
+static void bad_stream(struct world *world) {
+    struct client_call *call = client_begin(&world->client, "/t.T/Bidi", NULL);
+    client_message(&world->client, call, false, "good", 4);
+    client_add(&world->client, call, "\0\0\0\0\7half", 9);
+    client_end(&world->client, call);
+    world_run(world);
+    assert_answer(call, 0, STR("good"));
+    assert_failed(call, "3", "within a message");
+    assert_int_equal(world->service.calls[0].n_cancelled, 1);
+    assert_int_equal(world->service.calls[0].why, ST_BAD_REQUEST);
+    assert_int_equal(world->service.calls[0].n_ended, 1);
+}
+
+static void test_bad_stream(void **state) {
+    (void)state;
+    at_each_pace(bad_stream);
+}
+
+/* ---- compression ----------------------------------------------------------------------------- */
+
+static struct str compressed(enum http_coding coding, struct str text, char *out, size_t room) {
+    struct deflate *codec = deflate_new(coding, 6);
+    size_t n;
+    assert_true(deflate_step(codec, &text, true, out, room, &n));
+    deflate_free(codec);
+    return str_make(out, n);
+}
+
+static void compression(struct world *world) {
+    static const struct {
+        const char *name;
+        enum http_coding coding;
+    } ROWS[] = {{"gzip", HTTP_GZIP}, {"deflate", HTTP_DEFLATE}};
+    static char bytes[200000];
+    for (size_t i = 0; i < 2; i++) {
+        const char *const fields[] = {"grpc-encoding", ROWS[i].name, NULL};
+        struct client_call *call = client_begin(&world->client, "/t.T/Echo", fields);
+        struct str small = compressed(ROWS[i].coding, text_of(100000), bytes, sizeof(bytes));
+        client_message(&world->client, call, true, small.ptr, small.len);
+        client_end(&world->client, call);
+        struct client_call *plain = client_begin(&world->client, "/t.T/Echo", fields);
+        client_message(&world->client, plain, false, "plain", 5);
+        client_end(&world->client, plain);
+        world_run(world);
+        assert_ok(call);
+        assert_answer(call, 0, text_of(100000));
+        assert_ok(plain);
+        assert_answer(plain, 0, STR("plain"));
+    }
+}
+
+static void test_compression(void **state) {
+    (void)state;
+    at_each_pace(compression);
+}
+
+/* Several members of gzip in a row are one message; a megabyte of zeros over the limit is not. */
+static void test_compression_limits(void **state) {
+    (void)state;
+    struct world *world = world_begin();
+    const char *const fields[] = {"grpc-encoding", "gzip", NULL};
+    static char bytes[10000], zeros[(1 << 20) + 1];
+    struct str one = compressed(HTTP_GZIP, STR("one"), bytes, 100);
+    struct str two = compressed(HTTP_GZIP, STR("two"), bytes + one.len, 100);
+    struct client_call *call = client_begin(&world->client, "/t.T/Echo", fields);
+    client_message(&world->client, call, true, bytes, one.len + two.len);
+    client_end(&world->client, call);
+    world_run(world);
+    assert_ok(call);
+    assert_answer(call, 0, STR("onetwo"));
+
+    struct str just = compressed(HTTP_GZIP, str_make(zeros, 1 << 20), bytes, sizeof(bytes));
+    call = client_begin(&world->client, "/t.T/Sum", fields);
+    client_message(&world->client, call, true, just.ptr, just.len);
+    client_end(&world->client, call);
+    world_run(world);
+    assert_answer(call, 0, STR("1048576"));
+
+    struct str bomb = compressed(HTTP_GZIP, str_make(zeros, sizeof(zeros)), bytes, sizeof(bytes));
+    call = client_begin(&world->client, "/t.T/Echo", fields);
+    client_message(&world->client, call, true, bomb.ptr, bomb.len);
+    client_end(&world->client, call);
+    world_run(world);
+    assert_failed(call, "8", "after decompression (--max-body-size)");
+
+    just = compressed(HTTP_GZIP, str_make(zeros, 1 << 20), bytes, sizeof(bytes));
+    call = client_begin(&world->client, "/t.T/Echo", fields);
+    client_message(&world->client, call, true, just.ptr, just.len - 1);
+    client_end(&world->client, call);
+    world_run(world);
+    assert_failed(call, "3", "");
+    world_end(world);
+}
+
+/* Answers, to those who accept it. */
+static void test_compressed_answers(void **state) {
+    (void)state;
+    struct grpc_limits limits = world_limits();
+    limits.compression_level = 1;
+    struct world *world = world_new(&limits);
+    world_open(world, NULL, 0);
+    static const struct {
+        const char *accept, *coding;
+        bool compressed;
+    } ROWS[] = {{"identity,deflate,gzip", "gzip", true},
+                {"deflate", "deflate", true},
+                {"br, identity", "", false}};
+    for (size_t i = 0; i < sizeof(ROWS) / sizeof(ROWS[0]); i++) {
+        const char *const fields[] = {"grpc-accept-encoding", ROWS[i].accept, NULL};
+        struct client_call *call = client_begin(&world->client, "/t.T/Bidi", fields);
+        client_message(&world->client, call, false, text_of(50000).ptr, 50000);
+        client_message(&world->client, call, false, "small", 5);
+        client_end(&world->client, call);
+        world_run(world);
+        assert_ok(call);
+        assert_string_equal(call->coding, ROWS[i].coding);
+        bool is_compressed;
+        struct str answer = client_answer(call, 0, &is_compressed);
+        assert_int_equal(is_compressed, ROWS[i].compressed);
+        assert_true(is_compressed ? answer.len < 20000 : answer.len == 50000);
+        assert_answer(call, 1, STR("small"));
+    }
+    world_end(world);
+}
+
+/* ---- metadata -------------------------------------------------------------------------------- */
+
+static void test_metadata(void **state) {
+    (void)state;
+    struct world *world = world_begin();
+    const char *const fields[] = {
+        "user",  "one", "user",         "two", "key-bin",    "AAEC",           "padded-bin", "AAE=",
+        "empty", "",    "grpc-timeout", "1H",  "joined-bin", "YQ==,YmI, ,YWE", NULL};
+    struct client_call *call = client_begin(&world->client, "/t.T/Deaf", fields);
+    world_run(world);
+    const struct grpc_call *seen = world->service.calls[0].call;
+    size_t n;
+    assert_true(str_is(grpc_find(seen, "user", &n), "one"));
+    assert_int_equal(n, 2);
+    assert_true(str_eq(grpc_find(seen, "key-bin", NULL), str_make("\0\1\2", 3)));
+    assert_true(str_eq(grpc_find(seen, "padded-bin", NULL), str_make("\0\1", 2)));
+    assert_true(str_is(grpc_find(seen, "joined-bin", &n), "a") && n == 4);
+    assert_true(str_is(seen->fields[seen->n_fields - 1].value, "aa"));
+    assert_true(str_is(grpc_find(seen, "empty", &n), "") && n == 1);
+    assert_true(str_is(grpc_find(seen, "none", &n), "") && n == 0);
+    assert_true(str_is(grpc_find(seen, "te", &n), "trailers") && n == 1);
+    assert_true(str_is(seen->authority, "test"));
+    assert_true(seen->deadline_ns == world->now_ns + 3600 * (uint64_t)SECOND);
+    grpc_set_field(world->service.calls[0].call, STR("answer-bin"), str_make("\0\1", 2));
+    seen_finish(&world->service.calls[0], NULL);
+    world_run(world);
+    assert_string_equal(call->trailer, "AAE");
+    assert_ok(call);
+    world_end(world);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_unary),
+        cmocka_unit_test(test_one_write),
+        cmocka_unit_test(test_bidi),
+        cmocka_unit_test(test_client_streaming),
+        cmocka_unit_test(test_server_streaming),
+        cmocka_unit_test(test_later),
+        cmocka_unit_test(test_failing),
+        cmocka_unit_test(test_aligned),
+        cmocka_unit_test(test_bad_heads),
+        cmocka_unit_test(test_no_grpc),
+        cmocka_unit_test(test_no_grpc_without_end),
+        cmocka_unit_test(test_bad_messages),
+        cmocka_unit_test(test_bad_stream),
+        cmocka_unit_test(test_compression),
+        cmocka_unit_test(test_compression_limits),
+        cmocka_unit_test(test_compressed_answers),
+        cmocka_unit_test(test_metadata),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

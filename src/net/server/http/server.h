@@ -1,0 +1,148 @@
+/* The HTTP/1.1 server: reads heads and bodies strictly, keeps requests of a connection in order,
+ * and writes answers from where their bytes lie. It knows no protocol above HTTP: what is asked and
+ * answered is a handler's business, and the form of an error's body is the handler's too.
+ *
+ * An exchange is one request and its answer. It lives on the worker of its connection, with one
+ * arena:
+ *
+ *     on_head → (body arrives in its final place) → on_body → … → http_reply → on_end
+ *
+ * on_head may reply at once (an error, or a request without a body); on_body is then not called. A
+ * request without a body is complete in on_head: no on_body follows it, the reply may come later.
+ * The rest of a body that was refused is discarded within a bound; past it the server half-closes,
+ * so that the client can still read the answer. on_end is called exactly once, also when the client
+ * goes away before the answer: then `gone` was set first and http_reply becomes a no-op that
+ * releases.
+ *
+ * Thread: all callbacks and http_reply on the exchange's worker. */
+#ifndef SLUICE_NET_SERVER_HTTP_SERVER_H
+#define SLUICE_NET_SERVER_HTTP_SERVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "codec/http1/content_coding.h"
+#include "codec/http1/request.h"
+#include "core/base/arena.h"
+#include "core/base/buf.h"
+#include "core/base/status.h"
+#include "core/base/str.h"
+#include "core/event/worker.h"
+#include "core/tensor/tensor.h"
+#include "net/transport/address.h"
+#include "net/transport/budget.h"
+
+struct http_server;
+struct tls_server;
+
+/* How a body shall be received; set by on_head. Defaults: the server's limits, identity. */
+struct http_body_plan {
+    uint64_t max_bytes;      /* after decompression; 413 past it */
+    size_t align_at;         /* this offset of the body falls on a 64-byte boundary */
+    enum http_coding coding; /* decompressed while it arrives */
+};
+
+struct http_exchange {
+    struct arena *arena; /* freed with the exchange */
+    struct worker *worker;
+    struct http_head head;
+    struct http_body_plan plan;
+    struct str body;    /* complete when on_body is called; stays until on_end */
+    bool gone;          /* the client went away */
+    bool in_a_row;      /* set for on_body: other requests of the connection lie around this one; if
+                           its answer comes at once, it leaves in one write with theirs */
+    bool suppress_body; /* set by net for HEAD: headers as for GET, no body */
+    void *user;         /* the handler's own */
+};
+
+/* An answer. The arrays (fields, pieces) are read during http_reply only. The bytes of the pieces
+ * are not copied: they must stay until `release`, which is called exactly once, when they are sent
+ * or no longer needed, on the exchange's worker (bytes in the exchange's arena stay as long as
+ * that). */
+struct http_reply {
+    int status;
+    const char *content_type;        /* NULL: no body and no Content-Type */
+    const struct http_field *fields; /* further fields, written as they are */
+    size_t n_fields;
+    const struct piece *pieces;
+    size_t n_pieces;
+    void (*release)(void *cookie); /* may be NULL */
+    void *cookie;
+    bool close; /* end the connection after this answer */
+};
+
+struct http_handler {
+    void *context;
+    void (*on_head)(struct http_exchange *exchange, void *context);
+    void (*on_body)(struct http_exchange *exchange, void *context);
+    void (*on_gone)(struct http_exchange *exchange, void *context); /* may be NULL */
+    void (*on_end)(struct http_exchange *exchange, void *context);  /* may be NULL */
+    /* Writes the body of an error (net's own ones too) and names its Content-Type. */
+    const char *(*error_body)(struct buf *out, const struct error *error, void *context);
+};
+
+/* Writes the answer. Exactly once per exchange. */
+void http_reply(struct http_exchange *exchange, const struct http_reply *reply);
+/* The same for an error, through error_body; `fields` may add some (Allow). */
+void http_reply_error(struct http_exchange *exchange, const struct error *error,
+                      const struct http_field *fields, size_t n_fields);
+
+/* The same in pieces, each sent as it comes: http_stream_begin (status, content type and fields of
+ * `reply` count) instead of http_reply, when the request is whole; http_stream_send any number of
+ * times; http_stream_end, exactly once, also when the client is gone (on_gone): what is sent then
+ * is only released. HTTP/1.1 gets chunks, HTTP/1.0 a body that ends with the connection. The pieces
+ * are as those of http_reply. What keeps them in line is not in the exchange's arena, so that a
+ * stream may be long. Out of memory the connection is closed; so it is for a send without pieces,
+ * by which a handler says that there is one missing. */
+void http_stream_begin(struct http_exchange *exchange, const struct http_reply *reply);
+void http_stream_send(struct http_exchange *exchange, const struct piece *pieces, size_t n_pieces,
+                      void (*release)(void *cookie), void *cookie);
+void http_stream_end(struct http_exchange *exchange);
+
+/* Each is a setting with a default (program/model_server/settings.def); times in nanoseconds. */
+struct http_limits {
+    size_t max_header_bytes;       /* request line and fields together: 431 */
+    uint64_t max_body_bytes;       /* 413 */
+    uint64_t request_memory_bytes; /* of one exchange's arena: 503 */
+    uint64_t idle_timeout_ns;      /* between requests: close */
+    uint64_t header_timeout_ns;    /* first byte to end of head: 408 */
+    uint64_t body_timeout_ns;      /* between two pieces of a body, and see min_body_rate: 408 */
+    uint64_t min_body_rate;    /* bytes/s a body must reach on average after body_timeout: 408 */
+    uint64_t write_timeout_ns; /* an answer of which nothing more is taken: close */
+    uint64_t discard_bytes;    /* of a refused body, read and dropped before closing */
+};
+
+struct http_server_options {
+    struct http_limits limits;
+    struct net_budget *budget; /* bodies or connections past it: 503 */
+    struct http_handler handler;
+    struct worker *const *workers; /* connections go to the one with the fewest */
+    size_t n_workers;
+    struct worker *acceptor; /* its loop accepts; may be one of `workers` */
+    const char *server_name; /* the Server field */
+};
+
+enum status http_server_new(const struct http_server_options *options, struct http_server **out,
+                            struct error *err);
+/* Binds and listens; `bound` gets the real address (port 0 resolved). A Unix socket's stale file is
+ * replaced, a live one is an error. Over TLS when `tls` is not NULL, which outlives the server's
+ * stop. Thread: before the acceptor's loop runs, or on it. */
+enum status http_server_listen(struct http_server *server, const struct address *address,
+                               const struct tls_server *tls, struct address *bound,
+                               struct error *err);
+/* From now on every answer says `Connection: close` and idle connections are closed; new
+ * connections are still taken. Thread: the acceptor's. */
+void http_server_drain(struct http_server *server);
+/* Exchanges begun and not ended, over all workers. Thread: any. */
+uint64_t http_server_in_flight(const struct http_server *server);
+/* For net/server/report.h. */
+struct net_server *http_server_net(struct http_server *server);
+/* Closes listeners and connections; `done` runs on the acceptor's thread when the last handle of
+ * every worker is closed and the last exchange has ended (handlers still reply to those they have).
+ * The workers' loops must run. Idempotent, never blocks. Thread: the acceptor's. */
+void http_server_stop(struct http_server *server, void (*done)(void *cookie), void *cookie);
+/* After `done`, or of a server that never listened. NULL is allowed. */
+void http_server_free(struct http_server *server);
+
+#endif

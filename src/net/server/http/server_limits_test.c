@@ -1,0 +1,538 @@
+/* The HTTP server at its limits: what a client does that is too much, too slow, or not there any
+ * more. Each case ends with the fixture's proof that nothing is left over. Times are limits of the
+ * server's, as short as a test wants them; no test measures one. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/un.h>
+
+#include "net/server/http/server_fixture.h"
+
+#define HOST "Host: h\r\n"
+#define GOOD "GET /hello HTTP/1.1\r\n" HOST "\r\n"
+
+#define TEXT(literal)                                                                              \
+    { literal, sizeof(literal) - 1 }
+
+static const uint64_t SHORT_NS = 50000000;
+
+static void start(struct test_server *server, struct http_limits limits) {
+    test_server_start(server, &limits, "127.0.0.1:0");
+}
+
+static void check_good(const struct test_server *server) {
+    int fd = test_connect(server);
+    test_send(fd, STR(GOOD));
+    test_expect(fd, 200, "hello");
+    close(fd);
+}
+
+/* ---- sizes ----------------------------------------------------------------------------------- */
+
+static void a_client_busy_sending_reads_its_413(void **state) {
+    (void)state;
+    enum { BYTES = 300 << 20 };
+    struct test_server server;
+    char head[128];
+    start(&server, test_limits());
+    int fd = test_connect(&server);
+    int n = snprintf(head, sizeof(head),
+                     "POST /echo HTTP/1.1\r\n" HOST "Content-Length: %d\r\n\r\n", BYTES);
+    test_send(fd, str_make(head, (size_t)n));
+    assert_true(test_send_zeros(fd, BYTES)); /* it reads nothing until all is sent */
+    test_expect(fd, 413, "BODY_TOO_LARGE");
+    assert_true(test_is_closed(fd));
+    close(fd);
+
+    fd = test_connect(&server); /* the same in chunks */
+    test_send(fd, STR("POST /echo HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n"));
+    bool alive = true;
+    for (int i = 0; i < 100 && alive; i++) {
+        test_send(fd, STR("100000\r\n"));
+        alive = test_send_zeros(fd, 1 << 20);
+        test_send(fd, STR("\r\n"));
+    }
+    assert_true(alive);
+    test_expect(fd, 413, "BODY_TOO_LARGE");
+    close(fd);
+    check_good(&server);
+    test_server_stop(&server);
+}
+
+static void discarding_is_bounded(void **state) {
+    (void)state;
+    struct test_server server;
+    struct http_limits limits = test_limits();
+    limits.discard_bytes = 1 << 20;
+    start(&server, limits);
+    int fd = test_connect(&server);
+    test_send(fd, STR("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 1000000000\r\n\r\n"));
+    assert_false(test_send_zeros(fd, 1000000000));
+    close(fd);
+    check_good(&server);
+    test_server_stop(&server);
+}
+
+static void a_head_over_the_limit(void **state) {
+    (void)state;
+    struct test_server server;
+    char line[5000];
+    memset(line, 'a', sizeof(line));
+    start(&server, test_limits());
+    int fd = test_connect(&server);
+    test_send(fd, STR("GET /"));
+    test_send(fd, str_make(line, sizeof(line)));
+    test_expect(fd, 431, "HEADER_TOO_LARGE");
+    shutdown(fd, SHUT_WR);
+    assert_true(test_is_closed(fd));
+    close(fd);
+    test_server_stop(&server);
+}
+
+static void bodies_share_their_memory(void **state) {
+    (void)state;
+    struct test_server server;
+    struct http_limits limits = test_limits();
+    struct net_budget budget = test_budget();
+    budget.body_memory_bytes = 1 << 20;
+    test_server_start_with(&server, &limits, budget, "127.0.0.1:0");
+    /* Who only promises much takes nothing. */
+    int promises[8];
+    for (int i = 0; i < 8; i++) {
+        promises[i] = test_connect(&server);
+        test_send(promises[i],
+                  STR("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 900000\r\n\r\n"));
+    }
+    test_wait_for(&server.heads, 8);
+    int fd = test_connect(&server);
+    test_send(fd, STR("POST /aligned?0 HTTP/1.1\r\n" HOST "Content-Length: 1000000\r\n\r\n"));
+    assert_true(test_send_zeros(fd, 1000000));
+    test_expect(fd, 200, "yes");
+    test_send(fd, STR("POST /aligned?0 HTTP/1.1\r\n" HOST "Content-Length: 3000000\r\n\r\n"));
+    assert_true(test_send_zeros(fd, 3000000));
+    test_expect(fd, 503, "OVERLOADED");
+    close(fd);
+    for (int i = 0; i < 8; i++) {
+        close(promises[i]);
+    }
+    check_good(&server);
+    test_server_stop(&server);
+}
+
+static void a_request_that_fills_its_memory(void **state) {
+    (void)state;
+    struct test_server server;
+    struct http_limits limits = test_limits();
+    limits.request_memory_bytes = 12000;
+    start(&server, limits);
+    int fd = test_connect(&server);
+    test_send(fd, STR("POST /aligned?0 HTTP/1.1\r\n" HOST "Content-Length: 15000\r\n\r\n"));
+    assert_true(test_send_zeros(fd, 15000));
+    test_expect(fd, 503, "NO_MEMORY");
+    test_send(fd, STR("GET /greedy HTTP/1.1\r\n" HOST "\r\n")); /* the handler takes all of it */
+    test_expect(fd, 503, "NO_MEMORY");
+    test_send(fd, STR(GOOD));
+    test_expect(fd, 200, "hello");
+    close(fd);
+    test_server_stop(&server);
+}
+
+static void one_connection_too_many(void **state) {
+    (void)state;
+    struct test_server server;
+    struct http_limits limits = test_limits();
+    struct net_budget budget = test_budget();
+    budget.max_connections = 2;
+    test_server_start_with(&server, &limits, budget, "127.0.0.1:0");
+    int fds[2] = {test_connect(&server), test_connect(&server)};
+    for (int i = 0; i < 2; i++) {
+        test_send(fds[i], STR(GOOD));
+        test_expect(fds[i], 200, "hello");
+    }
+    int fd = test_connect(&server);
+    test_expect(fd, 503, "TOO_MANY_CONNECTIONS"); /* without being asked */
+    test_send(fd, STR(GOOD));
+    shutdown(fd, SHUT_WR);
+    assert_true(test_is_closed(fd));
+    close(fd);
+    for (int i = 0; i < 2; i++) {
+        test_send(fds[i], STR(GOOD));
+        test_expect(fds[i], 200, "hello");
+        close(fds[i]);
+    }
+    while (metric_read(METRIC_CONNECTIONS) > 0) {
+        usleep(1000);
+    }
+    check_good(&server);
+    test_server_stop(&server);
+}
+
+static void no_descriptor_left(void **state) {
+    (void)state;
+    struct test_server server;
+    struct rlimit limit, low;
+    start(&server, test_limits());
+    int fd = test_connect(&server);
+    test_send(fd, STR(GOOD));
+    test_expect(fd, 200, "hello");
+    int second = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    low = limit;
+    int probe = dup(fd); /* the lowest free descriptor */
+    close(probe);
+    low.rlim_cur = (rlim_t)probe;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    assert_int_equal(
+        connect(second, (struct sockaddr *)&server.host.bound.storage, server.host.bound.len), 0);
+    test_send(second, STR(GOOD));
+    for (int i = 0; i < 50; i++) { /* others are served meanwhile */
+        test_send(fd, STR(GOOD));
+        test_expect(fd, 200, "hello");
+    }
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    test_expect(second, 200, "hello"); /* it only waited */
+    close(second);
+    close(fd);
+    test_server_stop(&server);
+}
+
+/* Reads nothing yet, and has little room for what comes. */
+static int ask_for_big(const struct test_server *server) {
+    int fd = test_connect(server);
+    int size = 1 << 16;
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+    test_send(fd, STR("GET /big HTTP/1.1\r\n" HOST "\r\n"));
+    return fd;
+}
+
+static void answers_that_nobody_reads(void **state) {
+    (void)state;
+    struct test_server server;
+    start(&server, test_limits());
+    int fd = ask_for_big(&server);
+    for (int i = 0; i < 100; i++) {
+        test_send(fd, STR("GET /big HTTP/1.1\r\n" HOST "\r\n"));
+    }
+    test_wait_for(&server.heads, 1);
+    check_good(&server);
+    assert_int_equal(server.heads, 2); /* the second big one waits for the first */
+    close(fd);
+    test_server_stop(&server);
+}
+
+/* ---- times ----------------------------------------------------------------------------------- */
+
+static void nothing_comes(void **state) {
+    (void)state;
+    struct test_server server;
+    struct http_limits limits = test_limits();
+    limits.idle_timeout_ns = SHORT_NS;
+    start(&server, limits);
+    int fd = test_connect(&server);
+    assert_true(test_is_closed(fd)); /* without a word */
+    close(fd);
+    fd = test_connect(&server);
+    test_send(fd, STR(GOOD));
+    test_expect(fd, 200, "hello");
+    assert_true(test_is_closed(fd));
+    close(fd);
+    test_server_stop(&server);
+}
+
+static void half_a_head_comes(void **state) {
+    (void)state;
+    struct test_server server;
+    struct http_limits limits = test_limits();
+    limits.header_timeout_ns = SHORT_NS;
+    start(&server, limits);
+    int fd = test_connect(&server);
+    test_send(fd, STR("GET /hello HTTP/1.1\r\n"));
+    test_expect(fd, 408, "REQUEST_TIMEOUT");
+    close(fd);
+    fd = test_connect(&server);
+    test_trickle(fd, 'G'); /* a byte now and then does not help */
+    test_expect(fd, 408, "REQUEST_TIMEOUT");
+    close(fd);
+    fd = test_connect(&server);
+    test_send(fd, STR("\r\n")); /* an empty line is no request */
+    assert_true(test_is_closed(fd));
+    close(fd);
+    test_server_stop(&server);
+}
+
+static void half_a_body_comes(void **state) {
+    (void)state;
+    static const struct str HEADS[] = {
+        TEXT("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 100\r\n\r\nabc"),
+        TEXT("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 100000\r\n\r\nabc"),
+        TEXT("POST /echo HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n9\r\nabc"),
+    };
+    struct test_server server;
+    struct http_limits limits = test_limits();
+    limits.body_timeout_ns = SHORT_NS;
+    start(&server, limits);
+    for (size_t i = 0; i < sizeof(HEADS) / sizeof(HEADS[0]); i++) {
+        int fd = test_connect(&server);
+        test_send(fd, HEADS[i]);
+        test_expect(fd, 408, "REQUEST_TIMEOUT");
+        close(fd);
+    }
+    test_server_stop(&server);
+}
+
+static void a_body_that_only_trickles(void **state) {
+    (void)state;
+    struct test_server server;
+    struct http_limits limits = test_limits();
+    limits.body_timeout_ns = SHORT_NS * 4;
+    limits.min_body_rate = 1 << 20;
+    start(&server, limits);
+    int fd = test_connect(&server);
+    test_send(fd, STR("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 10000000\r\n\r\n"));
+    test_trickle(fd, 'x');
+    test_expect(fd, 408, "REQUEST_TIMEOUT");
+    close(fd);
+    test_server_stop(&server);
+}
+
+static void an_answer_is_not_taken(void **state) {
+    (void)state;
+    static char all[TEST_BIG_BYTES + 1000];
+    struct test_server server;
+    struct http_limits limits = test_limits();
+    limits.write_timeout_ns = SHORT_NS;
+    start(&server, limits);
+    int fd = ask_for_big(&server);
+    test_wait_for(&server.releases, 1); /* given up */
+    assert_true(test_read(fd, all, sizeof(all)) < TEST_BIG_BYTES);
+    close(fd);
+    test_server_stop(&server);
+}
+
+static void an_answer_is_taken_slowly(void **state) {
+    (void)state;
+    struct test_server server;
+    struct http_limits limits = test_limits();
+    limits.write_timeout_ns = SHORT_NS * 4;
+    start(&server, limits);
+    int fd = ask_for_big(&server);
+    static char piece[1 << 18];
+    test_send(fd, STR(GOOD));
+    size_t left = TEST_BIG_BYTES;
+    while (test_read(fd, piece, 1) == 1 && piece[0] != 'b') {
+    }
+    for (left--; left > 0;) {
+        size_t n = left < sizeof(piece) ? left : sizeof(piece);
+        assert_int_equal(test_read(fd, piece, n), n);
+        left -= n;
+        usleep(10000);
+    }
+    test_expect(fd, 200, "hello");
+    close(fd);
+    test_server_stop(&server);
+}
+
+/* ---- clients that go ------------------------------------------------------------------------- */
+
+static void half_closed_clients_get_their_answers(void **state) {
+    (void)state;
+    struct test_server server;
+    start(&server, test_limits());
+    int fd = test_connect(&server);
+    test_send(fd, STR(GOOD "GET /later HTTP/1.1\r\n" HOST "\r\n" GOOD
+                           "POST /later HTTP/1.1\r\n" HOST "Content-Length: 3\r\n\r\nabc"));
+    shutdown(fd, SHUT_WR);
+    test_expect(fd, 200, "hello");
+    test_expect(fd, 200, "later");
+    test_expect(fd, 200, "hello");
+    test_expect(fd, 200, "abc");
+    assert_true(test_is_closed(fd));
+    close(fd);
+
+    fd = test_connect(&server);
+    test_send(fd, STR("GET /never HTTP/1.1\r\n" HOST "\r\n"));
+    shutdown(fd, SHUT_WR);
+    test_answer_never(&server);
+    test_expect(fd, 200, "later");
+    assert_true(test_is_closed(fd));
+    close(fd);
+
+    fd = test_connect(&server); /* half a request has no answer */
+    test_send(fd, STR("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 3\r\n\r\nab"));
+    shutdown(fd, SHUT_WR);
+    assert_true(test_is_closed(fd));
+    close(fd);
+    test_server_stop(&server);
+}
+
+static void a_client_that_goes_is_told_to_the_handler(void **state) {
+    (void)state;
+    struct test_server server;
+    start(&server, test_limits());
+    int fd = test_connect(&server);
+    test_send(fd, STR("GET /never HTTP/1.1\r\n" HOST "\r\n"));
+    test_wait_for(&server.heads, 1);
+    test_reset(fd);
+    test_wait_for(&server.gones, 1);
+    assert_int_equal(server.ends, 0);
+    test_answer_never(&server);
+    test_wait_for(&server.ends, 1);
+
+    fd = test_connect(&server); /* in the middle of its body */
+    test_send(fd, STR("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 300000\r\n\r\nab"));
+    test_wait_for(&server.heads, 2);
+    test_reset(fd);
+    test_wait_for(&server.gones, 2);
+    test_wait_for(&server.ends, 2);
+
+    fd = test_connect(&server); /* in the middle of its answer */
+    test_send(fd, STR("GET /big HTTP/1.1\r\n" HOST "\r\n"));
+    test_wait_for(&server.heads, 3);
+    test_reset(fd);
+    test_wait_for(&server.ends, 3);
+    assert_int_equal(server.gones, 2);
+    test_server_stop(&server);
+}
+
+/* ---- the server goes ------------------------------------------------------------------------- */
+
+static void draining(void **state) {
+    (void)state;
+    struct test_server server;
+    static struct test_answer answer;
+    start(&server, test_limits());
+    int idle = test_connect(&server), busy = test_connect(&server);
+    test_send(idle, STR(GOOD));
+    test_expect(idle, 200, "hello");
+    test_send(busy, STR("GET /never HTTP/1.1\r\n" HOST "\r\n"));
+    test_wait_for(&server.heads, 2);
+    test_wait_for(&server.ends, 1);
+    test_host_control(&server.host, test_run_drain);
+    assert_true(test_is_closed(idle));
+    assert_int_equal(http_server_in_flight(server.server), 1);
+    int fresh = test_connect(&server);
+    test_send(fresh, STR(GOOD));
+    assert_true(test_read_answer(fresh, &answer, false));
+    assert_true(answer.status == 200 && answer.closes);
+    assert_true(test_is_closed(fresh));
+    test_answer_never(&server);
+    assert_true(test_read_answer(busy, &answer, false));
+    assert_true(answer.status == 200 && answer.closes);
+    assert_true(test_is_closed(busy));
+    close(idle);
+    close(busy);
+    close(fresh);
+    test_server_stop(&server);
+}
+
+static void stopping_with_everything_under_way(void **state) {
+    (void)state;
+    struct test_server server;
+    start(&server, test_limits());
+    static const struct str TEXTS[] = {
+        TEXT("GET /never HTTP/1.1\r\n" HOST "\r\n"),
+        TEXT("GET /big HTTP/1.1\r\n" HOST "\r\n"),
+        TEXT("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 300000\r\n\r\nab"),
+        TEXT("POST /refuse HTTP/1.1\r\n" HOST "Content-Length: 300\r\n\r\nab"),
+        TEXT("GET /hel"),
+        TEXT(""),
+    };
+    enum { TEXTS_N = sizeof(TEXTS) / sizeof(TEXTS[0]) };
+    int fds[TEXTS_N];
+    for (size_t i = 0; i < TEXTS_N; i++) {
+        fds[i] = test_connect(&server);
+        test_send(fds[i], TEXTS[i]);
+    }
+    test_wait_for(&server.heads, 4);
+    test_ask_stop(&server);
+    test_wait_for(&server.gones, 2);
+    assert_false(server.host.stopped); /* the handler still has one */
+    test_answer_never(&server);
+    for (size_t i = 0; i < TEXTS_N; i++) {
+        close(fds[i]);
+    }
+    test_server_stop(&server);
+}
+
+static void a_server_that_never_listened(void **state) {
+    (void)state;
+    struct error err;
+    struct worker *worker = NULL;
+    struct http_server *server = NULL;
+    assert_int_equal(worker_new("w", &worker, &err), ST_OK);
+    struct http_server_options options = {
+        .limits = test_limits(), .workers = &worker, .n_workers = 1, .acceptor = worker};
+    assert_int_equal(http_server_new(&options, &server, &err), ST_OK);
+    struct address address, bound;
+    assert_int_equal(address_parse(STR("203.0.113.1:0"), &address, &err), ST_OK);
+    assert_int_equal(http_server_listen(server, &address, NULL, &bound, &err), ST_IO);
+    assert_non_null(strstr(err.text, "203.0.113.1:0"));
+    http_server_free(server);
+    worker_free(worker);
+    http_server_free(NULL);
+}
+
+static void sockets_of_others(void **state) {
+    (void)state;
+    struct test_server server;
+    struct http_limits limits = test_limits();
+    struct error err;
+    struct address bound;
+    char folder[] = "/tmp/sluice-http-XXXXXX", address[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(address, sizeof(address), "unix:%s/s", folder);
+
+    struct sockaddr_un stale = {.sun_family = AF_UNIX};
+    snprintf(stale.sun_path, sizeof(stale.sun_path), "%s/s", folder);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&stale, sizeof(stale)), 0);
+    close(fd); /* its file stays */
+    test_server_start(&server, &limits, address);
+    check_good(&server);
+
+    struct worker *worker = NULL; /* a second server on the same path */
+    struct http_server *second = NULL;
+    assert_int_equal(worker_new("w", &worker, &err), ST_OK);
+    struct http_server_options options = {
+        .limits = limits, .workers = &worker, .n_workers = 1, .acceptor = worker};
+    assert_int_equal(http_server_new(&options, &second, &err), ST_OK);
+    assert_int_equal(http_server_listen(second, &server.host.bound, NULL, &bound, &err), ST_IO);
+    assert_non_null(strstr(err.text, "already"));
+    http_server_free(second);
+    worker_free(worker);
+    check_good(&server);
+    test_server_stop(&server);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_client_busy_sending_reads_its_413),
+        cmocka_unit_test(discarding_is_bounded),
+        cmocka_unit_test(a_head_over_the_limit),
+        cmocka_unit_test(bodies_share_their_memory),
+        cmocka_unit_test(a_request_that_fills_its_memory),
+        cmocka_unit_test(one_connection_too_many),
+        cmocka_unit_test(no_descriptor_left),
+        cmocka_unit_test(answers_that_nobody_reads),
+        cmocka_unit_test(nothing_comes),
+        cmocka_unit_test(half_a_head_comes),
+        cmocka_unit_test(half_a_body_comes),
+        cmocka_unit_test(a_body_that_only_trickles),
+        cmocka_unit_test(an_answer_is_not_taken),
+        cmocka_unit_test(an_answer_is_taken_slowly),
+        cmocka_unit_test(half_closed_clients_get_their_answers),
+        cmocka_unit_test(a_client_that_goes_is_told_to_the_handler),
+        cmocka_unit_test(draining),
+        cmocka_unit_test(stopping_with_everything_under_way),
+        cmocka_unit_test(a_server_that_never_listened),
+        cmocka_unit_test(sockets_of_others),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,269 @@
+/* Answers in pieces, as a client sees them: framed as its version of HTTP wants it, in order
+ * however slowly it reads, and each piece given back once, also when it has left. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "net/server/http/server_fixture.h"
+
+#define GET(path, version) "GET " path " HTTP/" version "\r\nHost: h\r\n\r\n"
+
+enum { LARGE = 1 << 20, MOST_PIECES = 64 };
+
+/* A stream under way. GET /N: N pieces, one a turn, each a letter; /large?N: pieces of 1 MiB, all
+ * at once; /open: two pieces, and no end until the client is gone; /lost: one, and then one that is
+ * missing. */
+struct stream {
+    struct worker_msg msg;
+    struct http_exchange *exchange;
+    struct test_server *server;
+    int n, left;
+};
+
+static char large[MOST_PIECES][LARGE];
+
+static void piece(struct stream *stream, const char *data, size_t n_bytes) {
+    /* In three parts, one of them empty. */
+    struct piece parts[] = {{data, 1}, {data, 0}, {data + 1, n_bytes - 1}};
+    atomic_fetch_add(&stream->server->replies, 1);
+    http_stream_send(stream->exchange, parts, 3, test_released, stream->server);
+}
+
+static void step(struct worker_msg *msg) {
+    struct stream *stream = (struct stream *)msg;
+    if (stream->left == 0) {
+        http_stream_end(stream->exchange);
+        return;
+    }
+    piece(stream, large[stream->n - stream->left], 3);
+    stream->left--;
+    worker_post(stream->exchange->worker, &stream->msg);
+}
+
+static void all_at_once(struct stream *stream) {
+    for (int i = 0; i < stream->n; i++) {
+        piece(stream, large[i], LARGE);
+    }
+    http_stream_end(stream->exchange);
+}
+
+static void go_on(struct stream *stream) {
+    struct str path = stream->exchange->head.path;
+    if (str_is(path, "/large")) {
+        all_at_once(stream);
+    } else if (str_is(path, "/open")) {
+        piece(stream, large[0], 2);
+        piece(stream, large[1], 2);
+    } else if (str_is(path, "/lost")) {
+        piece(stream, large[0], 2);
+        http_stream_send(stream->exchange, NULL, 0, NULL, NULL);
+        http_stream_end(stream->exchange);
+    } else {
+        worker_post(stream->exchange->worker, &stream->msg);
+    }
+}
+
+static void on_head(struct http_exchange *exchange, void *context) {
+    struct test_server *server = context;
+    struct stream *stream = arena_calloc(exchange->arena, 1, sizeof(*stream));
+    struct str number = exchange->head.query.len > 0
+                            ? exchange->head.query
+                            : str_make(exchange->head.path.ptr + 1, exchange->head.path.len - 1);
+    uint64_t n = 0;
+    struct http_field field = {STR("X-More"), STR("yes")};
+    (void)num_parse_u64(number, &n);
+    atomic_fetch_add(&server->heads, 1);
+    assert_true(stream && n <= MOST_PIECES);
+    *stream = (struct stream){{NULL, step}, exchange, server, (int)n, (int)n};
+    if (str_is(exchange->head.path, "/open")) {
+        atomic_store(&server->never, (struct test_later *)(void *)stream);
+    }
+    http_stream_begin(
+        exchange, &(struct http_reply){
+                      .status = 200, .content_type = "text/x", .fields = &field, .n_fields = 1});
+    go_on(stream);
+}
+
+/* The one that stays open ends with its client. */
+static void on_gone(struct http_exchange *exchange, void *context) {
+    struct test_server *server = context;
+    atomic_fetch_add(&server->gones, 1);
+    if (str_is(exchange->head.path, "/open")) {
+        struct stream *stream = (struct stream *)(void *)atomic_exchange(&server->never, NULL);
+        assert_non_null(stream);
+        piece(stream, large[2], 2); /* only released */
+        http_stream_end(exchange);
+    }
+}
+
+/* ---- the client ------------------------------------------------------------------------------ */
+
+static void start(struct test_server *server) {
+    struct http_limits limits = test_limits();
+    struct http_handler handler = {.on_head = on_head,
+                                   .on_gone = on_gone,
+                                   .on_end = test_on_end,
+                                   .error_body = test_error_body};
+    test_server_start_as(server, handler, &limits, test_budget(), "127.0.0.1:0", NULL);
+}
+
+static void read_head(int fd, struct test_answer *answer) {
+    assert_true(test_read_answer(fd, answer, true));
+    assert_int_equal(answer->status, 200);
+    assert_true(test_head_has(answer, "\r\nContent-Type: text/x\r\n"));
+    assert_true(test_head_has(answer, "\r\nX-More: yes\r\n"));
+    assert_false(test_head_has(answer, "\r\nContent-Length: "));
+}
+
+static void expect_bytes(int fd, const char *text) {
+    char read[256];
+    size_t n = strlen(text);
+    assert_true(n <= sizeof(read));
+    assert_int_equal(test_read(fd, read, n), n);
+    assert_memory_equal(read, text, n);
+}
+
+/* A chunk of one byte over and over. */
+static void expect_large(int fd, int i) {
+    static char read[LARGE];
+    char head[16];
+    snprintf(head, sizeof(head), "%x\r\n", LARGE);
+    expect_bytes(fd, head);
+    assert_int_equal(test_read(fd, read, LARGE), LARGE);
+    assert_memory_equal(read, large[i], LARGE);
+    expect_bytes(fd, "\r\n");
+}
+
+/* ---- tests ----------------------------------------------------------------------------------- */
+
+static void chunks_and_the_next_request(void **state) {
+    struct test_server server;
+    static struct test_answer answer;
+    (void)state;
+    start(&server);
+    int fd = test_connect(&server);
+    test_send(fd, STR(GET("/3", "1.1") GET("/0", "1.1") GET("/1", "1.1")));
+    read_head(fd, &answer);
+    assert_true(test_head_has(&answer, "\r\nTransfer-Encoding: chunked\r\n"));
+    assert_false(answer.closes);
+    expect_bytes(fd, "3\r\naaa\r\n3\r\nbbb\r\n3\r\nccc\r\n0\r\n\r\n");
+    read_head(fd, &answer);
+    expect_bytes(fd, "0\r\n\r\n");
+    read_head(fd, &answer);
+    expect_bytes(fd, "3\r\naaa\r\n0\r\n\r\n");
+    close(fd);
+    test_server_stop(&server);
+    assert_int_equal(server.gones, 0);
+}
+
+static void a_body_that_ends_with_the_connection(void **state) {
+    struct test_server server;
+    static struct test_answer answer;
+    (void)state;
+    start(&server);
+    int fd = test_connect(&server);
+    test_send(fd, STR(GET("/2", "1.0") GET("/1", "1.0")));
+    read_head(fd, &answer);
+    assert_false(test_head_has(&answer, "Transfer-Encoding"));
+    expect_bytes(fd, "aaabbb");
+    assert_true(test_is_closed(fd));
+    close(fd);
+    fd = test_connect(&server);
+    test_send(fd, STR("GET /1 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"));
+    read_head(fd, &answer);
+    assert_true(answer.closes);
+    expect_bytes(fd, "3\r\naaa\r\n0\r\n\r\n");
+    assert_true(test_is_closed(fd));
+    close(fd);
+    test_server_stop(&server);
+}
+
+/* More than the socket takes: what comes meanwhile waits in line, and nothing is released early. */
+static void a_slow_reader(void **state) {
+    struct test_server server;
+    static struct test_answer answer;
+    enum { N = 32 };
+    (void)state;
+    start(&server);
+    int fd = test_connect(&server);
+    test_send(fd, STR(GET("/large?32", "1.1") GET("/1", "1.1")));
+    read_head(fd, &answer);
+    test_wait_for(&server.replies, N);
+    assert_true(atomic_load(&server.releases) < N);
+    for (int i = 0; i < N; i++) {
+        expect_large(fd, i);
+    }
+    expect_bytes(fd, "0\r\n\r\n");
+    read_head(fd, &answer);
+    expect_bytes(fd, "3\r\naaa\r\n0\r\n\r\n");
+    close(fd);
+    test_server_stop(&server);
+}
+
+static void a_client_that_leaves(void **state) {
+    struct test_server server;
+    static struct test_answer answer;
+    (void)state;
+    start(&server);
+    int fd = test_connect(&server);
+    test_send(fd, STR(GET("/open", "1.1")));
+    read_head(fd, &answer);
+    expect_bytes(fd, "2\r\naa\r\n2\r\nbb\r\n");
+    test_reset(fd);
+    test_wait_for(&server.gones, 1);
+    test_wait_for(&server.releases, 3);
+    fd = test_connect(&server); /* in the middle of a line of pieces */
+    test_send(fd, STR(GET("/large?64", "1.1")));
+    read_head(fd, &answer);
+    expect_large(fd, 0);
+    test_reset(fd);
+    test_wait_for(&server.releases, 3 + 64);
+    test_server_stop(&server);
+}
+
+/* What is missing is not left out: the body has no end. */
+static void a_piece_that_is_missing(void **state) {
+    struct test_server server;
+    static struct test_answer answer;
+    (void)state;
+    start(&server);
+    int fd = test_connect(&server);
+    test_send(fd, STR(GET("/lost", "1.1")));
+    read_head(fd, &answer);
+    expect_bytes(fd, "2\r\naa\r\n");
+    assert_true(test_is_closed(fd));
+    close(fd);
+    test_server_stop(&server);
+}
+
+static void the_end_of_the_server(void **state) {
+    struct test_server server;
+    static struct test_answer answer;
+    (void)state;
+    start(&server);
+    int fd = test_connect(&server);
+    test_send(fd, STR(GET("/open", "1.1")));
+    read_head(fd, &answer);
+    expect_bytes(fd, "2\r\naa\r\n2\r\nbb\r\n");
+    test_server_stop(&server);
+    assert_true(test_is_closed(fd));
+    close(fd);
+}
+
+int main(void) {
+    for (int i = 0; i < MOST_PIECES; i++) {
+        memset(large[i], 'a' + i % 26, LARGE);
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(chunks_and_the_next_request),
+        cmocka_unit_test(a_body_that_ends_with_the_connection),
+        cmocka_unit_test(a_slow_reader),
+        cmocka_unit_test(a_client_that_leaves),
+        cmocka_unit_test(a_piece_that_is_missing),
+        cmocka_unit_test(the_end_of_the_server),
+    };
+    return cmocka_run_group_tests_name("net/http_stream", tests, NULL, NULL);
+}

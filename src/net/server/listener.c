@@ -1,0 +1,217 @@
+/* Listening sockets on uv_poll: accept4 gives what a connection needs in one call, and the
+ * descriptor can go to another worker's loop. */
+#include "net/server/listener.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "core/base/log.h"
+
+enum {
+    BACKLOG = 4096,        /* the kernel caps it (net.core.somaxconn) */
+    ACCEPTS_PER_TURN = 64, /* then others have their turn on the loop */
+    REST_MS = 100,
+};
+
+struct listener {
+    uv_poll_t poll;
+    uv_timer_t rest;
+    int fd;
+    int family;
+    unsigned n_handles; /* not yet closed */
+    bool closing;
+    struct address bound;
+    struct listener_events events;
+};
+
+static const char *unix_path(const struct address *address) {
+    return ((const struct sockaddr_un *)&address->storage)->sun_path;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static enum status failed(const struct address *address, const char *what, int error,
+                          struct error *err) {
+    char text[ADDRESS_TEXT_BYTES];
+    return error_set(err, ST_IO, "cannot listen on %s: %s: %s", address_print(address, text), what,
+                     strerror(error));
+}
+
+/* Removes a socket's file that nobody listens on any more. */
+static enum status stale_remove(const struct address *address, struct error *err) {
+    struct stat info;
+    if (lstat(unix_path(address), &info) != 0) {
+        return ST_OK; /* there is none, or bind says what is wrong */
+    }
+    if (!S_ISSOCK(info.st_mode)) {
+        return failed(address, "the file is there and is no socket", EEXIST, err);
+    }
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        return failed(address, "socket", errno, err);
+    }
+    int rc = connect(fd, (const struct sockaddr *)&address->storage, address->len);
+    int error = errno;
+    close(fd);
+    if (rc == 0 || error == EAGAIN) {
+        return failed(address, "somebody listens there already", EADDRINUSE, err);
+    }
+    if (error == ECONNREFUSED && unlink(unix_path(address)) != 0) {
+        return failed(address, "the stale socket cannot be removed", errno, err);
+    }
+    return ST_OK;
+}
+
+/* All addresses of a machine without IPv6 are those of IPv4. */
+static int socket_open(struct address *address) {
+    int family = address->storage.ss_family;
+    int type = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
+    int fd = socket(family, type, 0);
+    const struct sockaddr_in6 *sin6 = (const struct sockaddr_in6 *)&address->storage;
+    if (fd < 0 && errno == EAFNOSUPPORT && family == AF_INET6 &&
+        IN6_IS_ADDR_UNSPECIFIED(&sin6->sin6_addr)) {
+        struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = sin6->sin6_port};
+        *address = (struct address){.len = sizeof(any)};
+        memcpy(&address->storage, &any, sizeof(any));
+        fd = socket(AF_INET, type, 0);
+    }
+    return fd;
+}
+
+static void socket_prepare(int fd, int family) {
+    int on = 1, off = 0;
+    if (family != AF_UNIX) {
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* connections inherit it */
+    }
+    if (family == AF_INET6) {
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+    }
+}
+
+static enum status socket_listen(struct listener *listener, const struct address *wanted,
+                                 struct error *err) {
+    struct address address = *wanted;
+    enum status st = address_is_unix(&address) ? stale_remove(&address, err) : ST_OK;
+    if (st != ST_OK) {
+        return st;
+    }
+    listener->fd = socket_open(&address);
+    if (listener->fd < 0) {
+        return failed(&address, "socket", errno, err);
+    }
+    listener->family = address.storage.ss_family;
+    socket_prepare(listener->fd, listener->family);
+    if (bind(listener->fd, (const struct sockaddr *)&address.storage, address.len) != 0) {
+        return failed(&address, "bind", errno, err);
+    }
+    if (listen(listener->fd, BACKLOG) != 0) {
+        return failed(&address, "listen", errno, err);
+    }
+    listener->bound = address;
+    if (!address_is_unix(&address)) {
+        listener->bound.len = sizeof(listener->bound.storage);
+        getsockname(listener->fd, (struct sockaddr *)&listener->bound.storage,
+                    &listener->bound.len);
+    }
+    return ST_OK;
+}
+
+/* ---- accepting ------------------------------------------------------------------------------- */
+
+static void on_readable(uv_poll_t *poll, int status, int events);
+
+static void on_rested(uv_timer_t *timer) {
+    struct listener *listener = timer->data;
+    uv_poll_start(&listener->poll, UV_READABLE, on_readable);
+}
+
+/* No descriptor, or no memory for one: whoever connects waits in the backlog. */
+static void rest(struct listener *listener, int error) {
+    log_event(LOG_WARNING, "cannot accept connections for now",
+              LOG_TEXT_OF("reason", strerror(error)));
+    uv_poll_stop(&listener->poll);
+    uv_timer_start(&listener->rest, on_rested, REST_MS, 0);
+}
+
+static void on_readable(uv_poll_t *poll, int status, int events) {
+    struct listener *listener = poll->data;
+    (void)status;
+    (void)events;
+    for (int i = 0; i < ACCEPTS_PER_TURN && !listener->closing; i++) {
+        int fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0) {
+            listener->events.on_accept(listener->events.cookie, fd, listener->family);
+        } else if (errno == EAGAIN) {
+            return;
+        } else if (errno != EINTR && errno != ECONNABORTED) {
+            rest(listener, errno);
+            return;
+        }
+    }
+}
+
+/* ---- opening and closing --------------------------------------------------------------------- */
+
+static void on_handle_closed(uv_handle_t *handle) {
+    struct listener *listener = handle->data;
+    if (--listener->n_handles > 0) {
+        return;
+    }
+    struct listener_events events = listener->events;
+    if (listener->fd >= 0) {
+        close(listener->fd);
+    }
+    free(listener);
+    if (events.on_closed) {
+        events.on_closed(events.cookie);
+    }
+}
+
+void listener_close(struct listener *listener) {
+    if (listener->closing) {
+        return;
+    }
+    listener->closing = true;
+    address_unlink(&listener->bound);
+    uv_close((uv_handle_t *)&listener->poll, on_handle_closed);
+    uv_close((uv_handle_t *)&listener->rest, on_handle_closed);
+}
+
+enum status listener_open(uv_loop_t *loop, const struct address *address,
+                          const struct listener_events *events, struct listener **out,
+                          struct address *bound, struct error *err) {
+    struct listener *listener = calloc(1, sizeof(*listener));
+    if (!listener) {
+        return error_set(err, ST_NO_MEMORY, "no memory for a listener");
+    }
+    *listener = (struct listener){.fd = -1, .n_handles = 2, .events = *events};
+    enum status st = socket_listen(listener, address, err);
+    if (st == ST_OK) {
+        int rc = uv_poll_init(loop, &listener->poll, listener->fd);
+        if (rc != 0) {
+            st = failed(address, "poll", -rc, err);
+        }
+    }
+    if (st != ST_OK) {
+        if (listener->fd >= 0) {
+            close(listener->fd);
+        }
+        free(listener);
+        return st;
+    }
+    uv_timer_init(loop, &listener->rest); /* cannot fail */
+    listener->poll.data = listener;
+    listener->rest.data = listener;
+    uv_poll_start(&listener->poll, UV_READABLE, on_readable);
+    *bound = listener->bound;
+    *out = listener;
+    return ST_OK;
+}

@@ -1,0 +1,281 @@
+/* Bodies in memory. A small one lives in the exchange's arena and is not accounted: those are
+ * bounded by the number of connections. A larger one has a block of the worker's pool; the budget
+ * is asked for it in steps, as bytes come, so that a client that promises much and sends little
+ * holds little.
+ *
+ * It refuses to be larger than its limit by one byte, compressed or not. */
+#include "net/transport/body.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "core/base/metric/metric.h"
+
+enum {
+    FREE_BYTES = 2048,   /* of each body, not accounted */
+    ARENA_BYTES = 16384, /* up to here in the arena */
+    ALIGNMENT = 64,
+    FIRST_CAP = 1024,       /* of a body that does not say its length */
+    FIRST_STEP = 65536,     /* of the budget, when little has come */
+    STEP_RATIO = 4,         /* times what has come, */
+    LARGEST_STEP = 1 << 22, /* up to here */
+};
+
+/* ---- the budget ------------------------------------------------------------------------------ */
+
+static enum status no_budget(const struct net_budget *budget, struct error *err) {
+    return error_set(err, ST_OVERLOADED,
+                     "the bodies in flight fill the %llu bytes that they may take (--body-memory)",
+                     (unsigned long long)budget->body_memory_bytes);
+}
+
+enum status body_fits(const struct net_budget *budget, uint64_t n_bytes, struct error *err) {
+    bool fits = n_bytes <= FREE_BYTES || net_budget_has(budget, n_bytes - FREE_BYTES);
+    return fits ? ST_OK : no_budget(budget, err);
+}
+
+/* The most bytes that this body can be. */
+static size_t most_bytes(const struct body *body) {
+    bool known = !body->inflate && body->length != UINT64_MAX;
+    return known ? (size_t)body->length : body->max_bytes;
+}
+
+/* Makes sure that `wanted` bytes may be used, at most most_bytes. The more has come, the further
+ * ahead of it the budget is asked. */
+static enum status grant(struct body *body, size_t wanted, struct error *err) {
+    if (wanted <= body->granted) {
+        return ST_OK;
+    }
+    size_t need = wanted - body->granted, most = most_bytes(body) - body->granted;
+    size_t step = body->len < FIRST_STEP / STEP_RATIO     ? FIRST_STEP
+                  : body->len < LARGEST_STEP / STEP_RATIO ? body->len * STEP_RATIO
+                                                          : LARGEST_STEP;
+    step = step < need ? need : step < most ? step : most;
+    if (!net_budget_take(body->means.budget, step)) {
+        step = need;
+        if (!net_budget_take(body->means.budget, step)) {
+            return no_budget(body->means.budget, err);
+        }
+    }
+    body->granted += step;
+    return ST_OK;
+}
+
+/* ---- room ------------------------------------------------------------------------------------ */
+
+static enum status too_large(const struct body *body, struct error *err) {
+    return error_set(err, ST_BODY_TOO_LARGE,
+                     "expected a body of at most %zu bytes%s "
+                     "(--max-body-size)",
+                     body->max_bytes, body->inflate ? " after decompression" : "");
+}
+
+static enum status no_memory(size_t cap, struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory for a body of %zu bytes", cap);
+}
+
+/* What goes in front of the first byte so that the byte at align_at is aligned. */
+static size_t padding(const struct body *body) {
+    return (0 - body->align_at) % ALIGNMENT;
+}
+
+static enum status arena_move(struct body *body, size_t cap, struct error *err) {
+    size_t pad = padding(body);
+    char *fresh = arena_alloc_aligned(body->means.arena, pad + cap, ALIGNMENT);
+    if (!fresh) {
+        return no_memory(cap, err);
+    }
+    if (body->len > 0) {
+        memcpy(fresh + pad, body->data, body->len);
+        metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)body->len);
+    }
+    body->data = fresh + pad;
+    body->cap = cap;
+    return ST_OK;
+}
+
+static enum status pool_move(struct body *body, size_t cap, struct error *err) {
+    size_t pad = padding(body), got;
+    char *fresh = body->block ? body_pool_grow(body->means.pool, body->block, body->block_bytes,
+                                               pad + cap, &got)
+                              : body_pool_take(body->means.pool, pad + cap, &got);
+    if (!fresh) {
+        return no_memory(cap, err);
+    }
+    if (!body->block && body->len > 0) {
+        memcpy(fresh + pad, body->data, body->len);
+        metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)body->len);
+    }
+    body->block = fresh;
+    body->block_bytes = got;
+    body->data = fresh + pad;
+    body->cap = got - pad;
+    return ST_OK;
+}
+
+/* Room for `cap` bytes. */
+static enum status make_room(struct body *body, size_t cap, struct error *err) {
+    if (cap > SIZE_MAX / 2) {
+        return no_memory(cap, err);
+    }
+    return cap <= ARENA_BYTES ? arena_move(body, cap, err) : pool_move(body, cap, err);
+}
+
+/* Room for `n_bytes` more, doubling where the length is unknown. */
+static enum status ensure(struct body *body, size_t n_bytes, struct error *err) {
+    if (n_bytes > body->max_bytes - body->len) {
+        return too_large(body, err);
+    }
+    size_t wanted = body->len + n_bytes;
+    enum status st = grant(body, wanted, err);
+    if (st == ST_OK && wanted > body->cap) {
+        size_t cap = body->cap < FIRST_CAP ? FIRST_CAP : body->cap;
+        while (cap < wanted) {
+            cap = cap <= SIZE_MAX / 2 ? 2 * cap : wanted;
+        }
+        st = make_room(body, cap < body->max_bytes ? cap : body->max_bytes, err);
+    }
+    return st;
+}
+
+static void count(struct body *body, size_t n_bytes) {
+    body->len += n_bytes;
+    metric_add(METRIC_BODY_BYTES_IN_FLIGHT, (int64_t)n_bytes);
+}
+
+/* ---- beginning ------------------------------------------------------------------------------- */
+
+enum status body_begin(struct body *body, const struct body_means *means,
+                       const struct body_plan *plan, struct error *err) {
+    *body = (struct body){
+        .means = *means,
+        .granted = FREE_BYTES,
+        .max_bytes = plan->max_bytes < SIZE_MAX ? (size_t)plan->max_bytes : SIZE_MAX,
+        .align_at = plan->align_at,
+        .length = plan->length,
+        .left = plan->length,
+    };
+    if (plan->length != UINT64_MAX && plan->length > body->max_bytes) {
+        return error_set(err, ST_BODY_TOO_LARGE,
+                         "expected a body of at most %zu bytes (--max-body-size), got a "
+                         "Content-Length of %llu",
+                         body->max_bytes, (unsigned long long)plan->length);
+    }
+    if (plan->coding != HTTP_IDENTITY) {
+        body->inflate = inflate_new(plan->coding);
+        return body->inflate ? ST_OK : error_set(err, ST_NO_MEMORY, "no memory to decompress");
+    }
+    if (plan->length == UINT64_MAX) {
+        return ST_OK;
+    }
+    body->in_place = true;
+    return make_room(body, (size_t)plan->length, err);
+}
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+/* The limit is reached; whatever else comes out of the compressed text is too much. */
+static enum status inflate_nothing(struct body *body, struct str *data, size_t *n_out,
+                                   struct error *err) {
+    char scratch;
+    enum status st = inflate_step(body->inflate, data, &scratch, 1, n_out, err);
+    if (st == ST_OK && *n_out > 0) {
+        st = too_large(body, err);
+    }
+    return st;
+}
+
+static enum status inflate_add(struct body *body, struct str data, struct error *err) {
+    size_t room, n_out;
+    enum status st = ST_OK;
+    do {
+        if (body->len == body->max_bytes) {
+            room = 1;
+            st = inflate_nothing(body, &data, &n_out, err);
+            continue;
+        }
+        st = ensure(body, 1, err);
+        if (st != ST_OK) {
+            return st;
+        }
+        size_t end = body->cap < body->granted ? body->cap : body->granted;
+        end = end < body->max_bytes ? end : body->max_bytes;
+        room = end - body->len;
+        st = inflate_step(body->inflate, &data, body->data + body->len, room, &n_out, err);
+        count(body, n_out);
+    } while (st == ST_OK && (data.len > 0 || n_out == room));
+    return st;
+}
+
+static void came(struct body *body, size_t n_bytes) {
+    metric_add(METRIC_BODY_BYTES_TOTAL, (int64_t)n_bytes);
+    if (body->left != UINT64_MAX) {
+        assert(n_bytes <= body->left);
+        body->left -= n_bytes;
+    }
+}
+
+enum status body_add(struct body *body, struct str data, struct error *err) {
+    came(body, data.len);
+    if (body->inflate) {
+        return inflate_add(body, data, err);
+    }
+    while (data.len > 0) {
+        /* Not more than the budget has given: it is asked for what follows what has come. */
+        enum status st = ensure(body, 1, err);
+        size_t n = body->granted - body->len;
+        n = n < data.len ? n : data.len;
+        if (st == ST_OK) {
+            st = ensure(body, n, err);
+        }
+        if (st != ST_OK) {
+            return st;
+        }
+        memcpy(body->data + body->len, data.ptr, n);
+        metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)n);
+        count(body, n);
+        data = str_make(data.ptr + n, data.len - n);
+    }
+    return ST_OK;
+}
+
+char *body_room(struct body *body, size_t *n_bytes) {
+    assert(body->in_place);
+    /* Room for a good piece, if the budget has it; something there is room for in any case. */
+    size_t good = body->left < FIRST_STEP ? (size_t)body->left : FIRST_STEP;
+    (void)grant(body, body->len + good, NULL);
+    size_t granted = body->granted - body->len;
+    *n_bytes = body->left < granted ? (size_t)body->left : granted;
+    return body->data + body->len;
+}
+
+enum status body_advance(struct body *body, size_t n_bytes, struct error *err) {
+    came(body, n_bytes);
+    count(body, n_bytes);
+    return body->left > 0 ? grant(body, body->len + 1, err) : ST_OK;
+}
+
+enum status body_expect(const struct body *body, uint64_t n_bytes, struct error *err) {
+    if (!body->inflate && n_bytes > body->max_bytes - body->len) {
+        return too_large(body, err);
+    }
+    return ST_OK;
+}
+
+enum status body_end(struct body *body, struct error *err) {
+    return body->inflate ? inflate_end(body->inflate, err) : ST_OK;
+}
+
+void body_release(struct body *body, uint64_t now_ns) {
+    inflate_free(body->inflate);
+    if (body->block) {
+        body_pool_give(body->means.pool, body->block, body->block_bytes, now_ns);
+    }
+    if (body->granted > FREE_BYTES) {
+        net_budget_give(body->means.budget, body->granted - FREE_BYTES);
+    }
+    if (body->len > 0) {
+        metric_add(METRIC_BODY_BYTES_IN_FLIGHT, -(int64_t)body->len);
+    }
+    *body = (struct body){0};
+}

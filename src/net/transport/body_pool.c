@@ -1,0 +1,150 @@
+/* Large blocks straight from the system, reused. With SLUICE_ARENA_EMULATE each is an allocation of
+ * exactly the size asked for, so that the address sanitizer sees an overrun by one byte.
+ *
+ * Blocks grow by moving pages, not bytes, and pages keep their alignment while they move. */
+#include "net/transport/body_pool.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static const uint64_t KEEP_NS = 5000000000u;
+static const size_t LARGEST_BYTES = (size_t)1 << 40;
+
+enum { PAGE_BYTES = 4096, SMALLEST_BYTES = 65536 };
+
+/* The thread sanitizer does not see mremap, and would take the next owner of an address for another
+ * thread's rival. */
+#if defined(__SANITIZE_THREAD__)
+#define BODY_POOL_COPIES 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define BODY_POOL_COPIES 1
+#endif
+#endif
+
+#ifdef SLUICE_ARENA_EMULATE
+
+static void *pages_alloc(size_t n_bytes) {
+    void *ptr = NULL;
+    return posix_memalign(&ptr, 64, n_bytes) == 0 ? ptr : NULL;
+}
+static void pages_free(void *ptr, size_t n_bytes) {
+    (void)n_bytes;
+    free(ptr);
+}
+static size_t size_class(size_t n_bytes) {
+    return n_bytes <= LARGEST_BYTES ? n_bytes : 0;
+}
+
+#else
+
+static void *pages_alloc(size_t n_bytes) {
+    void *ptr = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return ptr != MAP_FAILED ? ptr : NULL;
+}
+static void pages_free(void *ptr, size_t n_bytes) {
+    munmap(ptr, n_bytes);
+}
+/* Rounded up by at most an eighth, so that bodies of nearly the same size share blocks. Returns: 0
+ * when there is no such size. */
+static size_t size_class(size_t n_bytes) {
+    size_t step = PAGE_BYTES;
+    if (n_bytes <= SMALLEST_BYTES) {
+        return SMALLEST_BYTES;
+    }
+    if (n_bytes > LARGEST_BYTES) {
+        return 0;
+    }
+    while (step < n_bytes / 16) {
+        step *= 2;
+    }
+    return (n_bytes + step - 1) / step * step;
+}
+
+#endif
+
+static void *pages_grow(void *ptr, size_t n_bytes, size_t wanted) {
+#if defined(SLUICE_ARENA_EMULATE) || defined(BODY_POOL_COPIES)
+    void *fresh = pages_alloc(wanted);
+    if (fresh) {
+        memcpy(fresh, ptr, n_bytes);
+        pages_free(ptr, n_bytes);
+    }
+    return fresh;
+#else
+    void *fresh = mremap(ptr, n_bytes, wanted, MREMAP_MAYMOVE);
+    return fresh != MAP_FAILED ? fresh : NULL;
+#endif
+}
+
+void body_pool_init(struct body_pool *pool, size_t max_bytes) {
+    *pool = (struct body_pool){.max_bytes = max_bytes};
+}
+
+/* Takes a block out of the pool; the order of the others stays, oldest first. */
+static struct body_block block_remove(struct body_pool *pool, size_t i) {
+    struct body_block block = pool->blocks[i];
+    pool->n--;
+    pool->n_bytes -= block.n_bytes;
+    memmove(&pool->blocks[i], &pool->blocks[i + 1], (pool->n - i) * sizeof(block));
+    return block;
+}
+
+static void oldest_free(struct body_pool *pool) {
+    struct body_block block = block_remove(pool, 0);
+    pages_free(block.ptr, block.n_bytes);
+}
+
+void body_pool_fini(struct body_pool *pool) {
+    while (pool->n > 0) {
+        oldest_free(pool);
+    }
+}
+
+void *body_pool_take(struct body_pool *pool, size_t n_bytes, size_t *got) {
+    size_t best = SIZE_MAX;
+    for (size_t i = pool->n; i-- > 0;) { /* the newest of equals is the warmest */
+        size_t size = pool->blocks[i].n_bytes;
+        /* A far larger block is left for a far larger body. */
+        if (size >= n_bytes && size / 4 <= n_bytes &&
+            (best == SIZE_MAX || size < pool->blocks[best].n_bytes)) {
+            best = i;
+        }
+    }
+    if (best != SIZE_MAX) {
+        struct body_block block = block_remove(pool, best);
+        *got = block.n_bytes;
+        return block.ptr;
+    }
+    *got = size_class(n_bytes);
+    return *got > 0 ? pages_alloc(*got) : NULL;
+}
+
+void *body_pool_grow(struct body_pool *pool, void *ptr, size_t n_bytes, size_t wanted,
+                     size_t *got) {
+    (void)pool;
+    size_t size = size_class(wanted);
+    void *fresh = size > 0 ? pages_grow(ptr, n_bytes, size) : NULL;
+    *got = fresh ? size : n_bytes;
+    return fresh;
+}
+
+void body_pool_give(struct body_pool *pool, void *ptr, size_t n_bytes, uint64_t now_ns) {
+    if (n_bytes > pool->max_bytes) {
+        pages_free(ptr, n_bytes);
+        return;
+    }
+    while (pool->n == BODY_POOL_SLOTS || n_bytes > pool->max_bytes - pool->n_bytes) {
+        oldest_free(pool);
+    }
+    pool->blocks[pool->n++] = (struct body_block){ptr, n_bytes, now_ns};
+    pool->n_bytes += n_bytes;
+}
+
+uint64_t body_pool_trim(struct body_pool *pool, uint64_t now_ns) {
+    while (pool->n > 0 && pool->blocks[0].since_ns + KEEP_NS <= now_ns) {
+        oldest_free(pool);
+    }
+    return pool->n > 0 ? pool->blocks[0].since_ns + KEEP_NS : UINT64_MAX;
+}

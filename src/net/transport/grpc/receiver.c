@@ -1,0 +1,221 @@
+/* A message in the making: its prefix, as much as tells where it is to lie, its body. */
+#include "net/transport/grpc/receiver.h"
+
+#include <assert.h>
+
+#include "core/event/clock.h"
+
+enum { BEGINNING_BYTES = 1024 }; /* of a message: enough to see where its large field lies */
+
+/* A message on its way in, and until its owner frees it. */
+struct grpc_in {
+    struct grpc_message message;
+    struct body body;
+    char *beginning; /* what has come before the body can be placed */
+    size_t n_beginning;
+    bool own_arena;
+};
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory for a message");
+}
+
+static struct grpc_in *in_new(const struct grpc_receiver *receiver) {
+    const struct grpc_receiver_means *means = receiver->means;
+    bool own = !receiver->arena;
+    struct arena *arena =
+        own ? arena_new(means->arenas, (size_t)means->message_memory_bytes) : receiver->arena;
+    struct grpc_in *in = arena ? arena_calloc(arena, 1, sizeof(*in)) : NULL;
+    if (in) {
+        in->message.arena = arena;
+        in->own_arena = own;
+    } else if (own) {
+        arena_free(arena);
+    }
+    return in;
+}
+
+void grpc_message_free(struct grpc_message *message) {
+    struct grpc_in *in = (struct grpc_in *)message;
+    if (!message) {
+        return;
+    }
+    body_release(&in->body, in->body.block ? clock_now_ns() : 0);
+    if (in->own_arena) {
+        arena_free(message->arena); /* with the message itself */
+    }
+}
+
+/* ---- where it goes --------------------------------------------------------------------------- */
+
+static enum status check_prefix(const struct grpc_receiver *receiver, struct grpc_prefix *prefix,
+                                struct error *err) {
+    const struct grpc_receiver_means *means = receiver->means;
+    enum status st = grpc_prefix_decode(receiver->prefix, prefix, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    if (prefix->compressed && receiver->coding == HTTP_IDENTITY) {
+        return error_set(err, ST_BAD_REQUEST,
+                         "a message is marked as compressed, but grpc-encoding names no coding");
+    }
+    if (prefix->n_bytes > means->max_message_bytes) {
+        return error_set(err, ST_BODY_TOO_LARGE,
+                         "expected a message of at most %llu bytes (%s), got one of %lu announced",
+                         (unsigned long long)means->max_message_bytes, means->setting,
+                         (unsigned long)prefix->n_bytes);
+    }
+    return body_fits(means->budget, prefix->n_bytes, err);
+}
+
+/* Makes room for the message, of which the beginning is known. */
+static enum status begin_body(struct grpc_receiver *receiver, struct str beginning,
+                              struct error *err) {
+    const struct grpc_receiver_means *means = receiver->means;
+    struct grpc_prefix prefix;
+    enum status st = grpc_prefix_decode(receiver->prefix, &prefix, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    struct body_means body = {
+        .arena = receiver->in->message.arena, .pool = means->pool, .budget = means->budget};
+    struct body_plan plan = {.length = prefix.n_bytes,
+                             .max_bytes = means->max_message_bytes,
+                             .coding = prefix.compressed ? receiver->coding : HTTP_IDENTITY};
+    if (receiver->align_at && !prefix.compressed) {
+        beginning.len = beginning.len < prefix.n_bytes ? beginning.len : prefix.n_bytes;
+        size_t at = receiver->align_at(beginning);
+        plan.align_at = at <= prefix.n_bytes ? at : 0;
+    }
+    receiver->state = GRPC_RECEIVING_BODY;
+    return body_begin(&receiver->in->body, &body, &plan, err);
+}
+
+/* The prefix is here. */
+static enum status begin_message(struct grpc_receiver *receiver, struct str data,
+                                 struct error *err) {
+    struct grpc_prefix prefix;
+    enum status st = check_prefix(receiver, &prefix, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    struct grpc_in *in = receiver->in = in_new(receiver);
+    if (!in) {
+        return no_memory(err);
+    }
+    size_t wanted = prefix.n_bytes < BEGINNING_BYTES ? prefix.n_bytes : BEGINNING_BYTES;
+    if (!receiver->align_at || prefix.compressed || data.len >= wanted) {
+        return begin_body(receiver, data, err);
+    }
+    in->beginning = arena_alloc(in->message.arena, wanted);
+    in->body.left = wanted;
+    receiver->state = GRPC_RECEIVING_BEGINNING;
+    return in->beginning ? ST_OK : no_memory(err);
+}
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+static struct str cut(struct str *data, uint64_t most) {
+    struct str head = str_make(data->ptr, data->len < most ? data->len : (size_t)most);
+    *data = str_make(data->ptr + head.len, data->len - head.len);
+    return head;
+}
+
+static enum status add_prefix(struct grpc_receiver *receiver, struct str *data, struct error *err) {
+    struct str part = cut(data, GRPC_PREFIX_BYTES - receiver->prefix_len);
+    if (part.len > 0 && part.ptr) {
+        memcpy(receiver->prefix + receiver->prefix_len, part.ptr, part.len);
+    }
+    receiver->prefix_len += part.len;
+    return receiver->prefix_len == GRPC_PREFIX_BYTES ? begin_message(receiver, *data, err) : ST_OK;
+}
+
+static enum status add_beginning(struct grpc_receiver *receiver, struct str *data,
+                                 struct error *err) {
+    struct grpc_in *in = receiver->in;
+    struct str part = cut(data, in->body.left);
+    if (part.len > 0 && part.ptr) {
+        memcpy(in->beginning + in->n_beginning, part.ptr, part.len);
+    }
+    in->n_beginning += part.len;
+    in->body.left -= part.len;
+    if (in->body.left > 0) {
+        return ST_OK;
+    }
+    struct str beginning = str_make(in->beginning, in->n_beginning);
+    enum status st = begin_body(receiver, beginning, err);
+    return st == ST_OK ? body_add(&in->body, beginning, err) : st;
+}
+
+static enum status add_body(struct grpc_receiver *receiver, struct str *data, struct error *err) {
+    struct body *body = &receiver->in->body;
+    struct str part = cut(data, body->left);
+    enum status st = part.len > 0 ? body_add(body, part, err) : ST_OK;
+    if (st != ST_OK || body->left > 0) {
+        return st;
+    }
+    st = body_end(body, err);
+    receiver->in->message.data = str_make(body->data, body->len);
+    receiver->state = GRPC_RECEIVED;
+    return st;
+}
+
+enum status grpc_receiver_add(struct grpc_receiver *receiver, struct str *data, struct error *err) {
+    enum status st = ST_OK;
+    assert(grpc_receiver_may_add(receiver));
+    if (receiver->state == GRPC_RECEIVING_PREFIX) {
+        st = add_prefix(receiver, data, err);
+    }
+    if (st == ST_OK && receiver->state == GRPC_RECEIVING_BEGINNING) {
+        st = add_beginning(receiver, data, err);
+    }
+    if (st == ST_OK && receiver->state == GRPC_RECEIVING_BODY) {
+        st = add_body(receiver, data, err);
+    }
+    return st;
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+struct grpc_message *grpc_receiver_take(struct grpc_receiver *receiver) {
+    assert(receiver->state == GRPC_RECEIVED && receiver->n_wanted > 0);
+    struct grpc_message *message = &receiver->in->message;
+    receiver->in = NULL;
+    receiver->prefix_len = 0;
+    receiver->n_wanted--;
+    receiver->state = GRPC_RECEIVING_PREFIX;
+    return message;
+}
+
+enum status grpc_receiver_keep_copy(struct grpc_receiver *receiver, struct str data,
+                                    struct error *err) {
+    return grpc_stash_add_copy(&receiver->stash, receiver->means->budget, data, err);
+}
+
+enum status grpc_receiver_unstash(struct grpc_receiver *receiver, size_t *n_used,
+                                  struct error *err) {
+    enum status st = ST_OK;
+    struct str data = grpc_stash_bytes(&receiver->stash);
+    size_t before = data.len;
+    while (st == ST_OK && data.len > 0 && grpc_receiver_may_add(receiver)) {
+        st = grpc_receiver_add(receiver, &data, err);
+    }
+    *n_used = before - data.len;
+    grpc_stash_cut(&receiver->stash, receiver->means->budget, *n_used);
+    return st;
+}
+
+uint64_t grpc_receiver_left(const struct grpc_receiver *receiver) {
+    return receiver->state == GRPC_RECEIVING_BODY ? receiver->in->body.left : 0;
+}
+
+size_t grpc_receiver_stop(struct grpc_receiver *receiver) {
+    size_t n_kept = grpc_stash_bytes(&receiver->stash).len;
+    receiver->state = GRPC_RECEIVING_END;
+    grpc_stash_cut(&receiver->stash, receiver->means->budget, n_kept);
+    if (receiver->in) {
+        grpc_message_free(&receiver->in->message);
+        receiver->in = NULL;
+    }
+    return n_kept;
+}

@@ -1,0 +1,47 @@
+/* Looks at the first bytes one by one. */
+#include "net/transport/h2_preface.h"
+
+#include <assert.h>
+#include <stdbool.h>
+
+static const char PREFACE[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+static_assert(sizeof(PREFACE) - 1 == H2_PREFACE_BYTES, "the preface has 24 bytes");
+
+/* A method, a space, and how a target can begin (RFC 9112, 3.2). */
+static enum h2_preface_result look_for_http1(const struct h2_preface *preface) {
+    unsigned n = 0;
+    while (n < preface->n && preface->bytes[n] >= 'A' && preface->bytes[n] <= 'Z') {
+        n++;
+    }
+    if (n == preface->n) {
+        return n < H2_PREFACE_BYTES ? H2_PREFACE_MORE : H2_PREFACE_OTHER;
+    }
+    if (n == 0 || preface->bytes[n] != ' ') {
+        return H2_PREFACE_OTHER;
+    }
+    if (n + 1 == preface->n) {
+        return n + 1 < H2_PREFACE_BYTES ? H2_PREFACE_MORE : H2_PREFACE_OTHER;
+    }
+    char first = preface->bytes[n + 1];
+    bool is_target = first == '/' || first == '*' || first == 'h';
+    return is_target ? H2_PREFACE_HTTP1 : H2_PREFACE_OTHER;
+}
+
+static enum h2_preface_result look(const struct h2_preface *preface) {
+    if (memcmp(preface->bytes, PREFACE, preface->n) == 0) {
+        return preface->n == H2_PREFACE_BYTES ? H2_PREFACE_OK : H2_PREFACE_MORE;
+    }
+    return look_for_http1(preface);
+}
+
+enum h2_preface_result h2_preface_add(struct h2_preface *preface, struct str *data) {
+    enum h2_preface_result result = (enum h2_preface_result)preface->result;
+    while (result == H2_PREFACE_MORE && data->len > 0) {
+        preface->bytes[preface->n++] = *data->ptr;
+        *data = str_make(data->ptr + 1, data->len - 1);
+        result = look(preface);
+    }
+    preface->result = (unsigned char)result;
+    return result;
+}

@@ -1,0 +1,56 @@
+/* What first bytes are taken for, whole and byte by byte. */
+#include "net/transport/h2_preface.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static const struct row {
+    const char *bytes;
+    enum h2_preface_result result;
+    size_t n_left; /* behind what was looked at */
+} ROWS[] = {
+    {"", H2_PREFACE_MORE, 0},
+    {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r", H2_PREFACE_MORE, 0},
+    {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", H2_PREFACE_OK, 0},
+    {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nabc", H2_PREFACE_OK, 3},
+    {"PRI * HTTP/1.1\r\n\r\n", H2_PREFACE_HTTP1, 6},
+    {"G", H2_PREFACE_MORE, 0},
+    {"GET ", H2_PREFACE_MORE, 0},
+    {"GET / HTTP/1.1\r\n", H2_PREFACE_HTTP1, 11},
+    {"POST /v2/models HTTP/1.1\r\n", H2_PREFACE_HTTP1, 20},
+    {"OPTIONS * HTTP/1.1\r\n", H2_PREFACE_HTTP1, 11},
+    {"GET http://a/ HTTP/1.1\r\n", H2_PREFACE_HTTP1, 19},
+    {"INVALID CONNECTION PREFACE\r\n\r\n", H2_PREFACE_OTHER, 21},
+    {"\x16\x03\x01", H2_PREFACE_OTHER, 2}, /* TLS */
+    {" GET / HTTP/1.1", H2_PREFACE_OTHER, 14},
+    {"get / HTTP/1.1", H2_PREFACE_OTHER, 13},
+    {"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", H2_PREFACE_OTHER, 6},
+    {"AAAAAAAAAAAAAAAAAAAAAAA /", H2_PREFACE_OTHER, 1},
+};
+
+static void test_rows(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof(ROWS) / sizeof(ROWS[0]); i++) {
+        struct h2_preface whole = {0}, pieces = {0};
+        struct str data = str_of(ROWS[i].bytes);
+        assert_int_equal(h2_preface_add(&whole, &data), ROWS[i].result);
+        assert_int_equal(data.len, ROWS[i].n_left);
+        size_t n_left = 0;
+        for (const char *at = ROWS[i].bytes; *at; at++) {
+            struct str byte = str_make(at, 1);
+            h2_preface_add(&pieces, &byte);
+            n_left += byte.len;
+        }
+        assert_int_equal(pieces.result, ROWS[i].result);
+        assert_int_equal(n_left, ROWS[i].n_left);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,59 @@
+/* From head to head. What is wrong with a frame itself is nghttp2's to say. */
+#include "net/transport/h2_scan.h"
+
+#include <nghttp2/nghttp2.h>
+#include <string.h>
+
+/* Returns: the stream's id. */
+static int32_t id_of(const unsigned char *head) {
+    return (head[5] & 0x7f) << 24 | head[6] << 16 | head[7] << 8 | head[8];
+}
+
+/* Returns: false when it comes behind the end. */
+static bool note(struct h2_ended *ended, unsigned char type, int32_t id) {
+    bool speaks = type == NGHTTP2_HEADERS || type == NGHTTP2_DATA;
+    if (speaks && h2_ended_has(ended, id)) {
+        return false;
+    }
+    if (type == NGHTTP2_HEADERS && id % 2 == 1 && id > ended->newest) {
+        h2_ended_begin(ended, id);
+    } else if (type == NGHTTP2_RST_STREAM) {
+        h2_ended_add(ended, id);
+    }
+    return true;
+}
+
+/* Returns: the next head, when all of it is there. */
+static const unsigned char *next_head(struct h2_scan *scan, struct str *data) {
+    const unsigned char *head = (const unsigned char *)data->ptr;
+    size_t n = H2_FRAME_HEAD_BYTES - scan->n_head;
+    n = n < data->len ? n : data->len;
+    if (n < H2_FRAME_HEAD_BYTES) {
+        memcpy(scan->head + scan->n_head, data->ptr, n);
+        head = scan->head;
+    }
+    *data = str_make(data->ptr + n, data->len - n);
+    scan->n_head = (unsigned char)((scan->n_head + n) % H2_FRAME_HEAD_BYTES);
+    return scan->n_head == 0 ? head : NULL;
+}
+
+bool h2_scan_add(struct h2_scan *scan, struct str data) {
+    bool good = true;
+    while (data.len > scan->skip) {
+        data = str_make(data.ptr + scan->skip, data.len - scan->skip);
+        scan->skip = 0;
+        const unsigned char *head = next_head(scan, &data);
+        if (head) {
+            scan->skip = (size_t)head[0] << 16 | (size_t)head[1] << 8 | head[2];
+            scan->in_fields = head[3] == NGHTTP2_HEADERS || head[3] == NGHTTP2_CONTINUATION;
+            scan->ends_fields = head[4] & NGHTTP2_FLAG_END_HEADERS;
+            good = note(&scan->ended, head[3], id_of(head)) && good;
+        }
+    }
+    scan->skip -= data.len;
+    return good;
+}
+
+bool h2_scan_is_in_fields(const struct h2_scan *scan) {
+    return scan->in_fields && !(scan->ends_fields && scan->skip == 0);
+}

@@ -1,0 +1,131 @@
+/* Frames as a client may send them, whole and in pieces of every size. */
+#include "net/transport/h2_scan.h"
+
+#include <nghttp2/nghttp2.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { MOST_FRAMES = 6, MOST_BYTES = 100000, CLOSED = 0x01020305 };
+
+/* Streams are told by how far they are from the one that is closed. */
+static const struct row {
+    const char *what;
+    struct {
+        unsigned char type;
+        int32_t to;
+        size_t n_bytes;
+        unsigned char flags;
+    } frames[MOST_FRAMES]; /* as many as n */
+    size_t n;
+    bool good;
+    bool in_fields; /* at the end */
+} ROWS[] = {
+    {"a call", {{NGHTTP2_HEADERS, 2, 30, 4}, {NGHTTP2_DATA, 2, 500, 1}}, 2, true, false},
+    {"a large frame", {{NGHTTP2_DATA, -2, 70000, 0}, {NGHTTP2_DATA, -2, 3, 0}}, 2, true, false},
+    {"DATA behind the end", {{NGHTTP2_DATA, 0, 8, 0}}, 1, false, false},
+    {"an empty frame behind the end", {{NGHTTP2_DATA, 0, 0, 0}}, 1, false, false},
+    {"HEADERS behind the end", {{NGHTTP2_HEADERS, 0, 8, 4}}, 1, false, false},
+    {"windows, resets and priorities behind the end",
+     {{NGHTTP2_WINDOW_UPDATE, 0, 4, 0}, {NGHTTP2_RST_STREAM, 0, 4, 0}, {NGHTTP2_PRIORITY, 0, 5, 0}},
+     3,
+     true,
+     false},
+    {"on another stream", {{NGHTTP2_DATA, -2, 8, 0}}, 1, true, false},
+    {"DATA, then a reset",
+     {{NGHTTP2_DATA, -2, 700, 0}, {NGHTTP2_RST_STREAM, -2, 4, 0}},
+     2,
+     true,
+     false},
+    {"DATA behind a reset",
+     {{NGHTTP2_RST_STREAM, -2, 4, 0}, {NGHTTP2_DATA, -2, 1, 0}},
+     2,
+     false,
+     false},
+    {"all of a stream, and more",
+     {{NGHTTP2_HEADERS, 4, 9, 4}, {NGHTTP2_RST_STREAM, 4, 4, 0}, {NGHTTP2_HEADERS, 4, 9, 4}},
+     3,
+     false,
+     false},
+    {"payloads that look like heads",
+     {{NGHTTP2_DATA, -2, 300, 0}, {NGHTTP2_DATA, -2, 900, 0}},
+     2,
+     true,
+     false},
+    {"a stream that was never there", {{NGHTTP2_DATA, 6, 8, 0}}, 1, true, false},
+    {"fields that go on", {{NGHTTP2_HEADERS, 2, 9, 0}}, 1, true, true},
+    {"fields that end",
+     {{NGHTTP2_HEADERS, 2, 9, 0}, {NGHTTP2_CONTINUATION, 2, 9, 4}},
+     2,
+     true,
+     false},
+    {"empty fields", {{NGHTTP2_HEADERS, 2, 0, 4}}, 1, true, false},
+};
+
+static void print_u32(uint32_t value, char *out) {
+    for (int i = 0; i < 4; i++) {
+        out[i] = (char)(value >> (24 - 8 * i));
+    }
+}
+
+static size_t print(const struct row *row, char *out) {
+    size_t n = 0;
+    for (size_t i = 0; i < row->n; i++) {
+        size_t n_bytes = row->frames[i].n_bytes;
+        uint32_t id = (uint32_t)(CLOSED + row->frames[i].to);
+        char head[H2_FRAME_HEAD_BYTES];
+        print_u32((uint32_t)n_bytes << 8 | row->frames[i].type, head);
+        head[4] = (char)row->frames[i].flags;
+        print_u32(id | UINT32_C(1) << 31, head + 5); /* that bit means nothing */
+        memcpy(out + n, head, sizeof(head));
+        n += sizeof(head);
+        /* Empty frames of DATA behind the end, if they are read amiss. */
+        memset(head, 0, 5);
+        print_u32(CLOSED, head + 5);
+        for (size_t k = 0; k < n_bytes; k++) {
+            out[n + k] = head[k % sizeof(head)];
+        }
+        n += n_bytes;
+    }
+    return n;
+}
+
+static void check(const struct row *row, size_t piece) {
+    static char bytes[MOST_BYTES];
+    struct h2_scan scan = {0};
+    bool good = true;
+    size_t n = print(row, bytes);
+    h2_ended_begin(&scan.ended, CLOSED - 2);
+    h2_ended_begin(&scan.ended, CLOSED);
+    h2_ended_add(&scan.ended, CLOSED);
+    for (size_t at = 0; at < n; at += piece) {
+        bool fields = row->frames[0].type == NGHTTP2_HEADERS && at > H2_FRAME_HEAD_BYTES &&
+                      at < H2_FRAME_HEAD_BYTES + row->frames[0].n_bytes;
+        assert_true(!fields || h2_scan_is_in_fields(&scan));
+        good = h2_scan_add(&scan, str_make(bytes + at, n - at < piece ? n - at : piece)) && good;
+    }
+    if (good != row->good || h2_scan_is_in_fields(&scan) != row->in_fields) {
+        fail_msg("%s, in pieces of %zu", row->what, piece);
+    }
+    assert_int_equal(scan.skip, 0);
+    assert_int_equal(scan.n_head, 0);
+}
+
+static void test_rows(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof(ROWS) / sizeof(ROWS[0]); i++) {
+        for (size_t piece = 1; piece <= 32; piece++) {
+            check(&ROWS[i], piece);
+        }
+        check(&ROWS[i], MOST_BYTES);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

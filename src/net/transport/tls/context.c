@@ -1,0 +1,187 @@
+/* Settings of TLS, made once from the files. What is not an OpenSSL default is here, with why:
+ * TLS 1.2 or later; with 1.2 only ciphers that HTTP/2 allows (RFC 9113, appendix A): forward
+ * secrecy and authenticated encryption; no renegotiation, no compression; sessions are resumed by
+ * tickets, which need no memory here. */
+#include "net/transport/tls/context.h"
+
+#include <openssl/err.h>
+#include <stdlib.h>
+
+#include "net/transport/tls/pem.h"
+#include "net/transport/tls/session.h"
+
+static const char CIPHERS[] = "ECDHE+AESGCM:ECDHE+CHACHA20"; /* of TLS 1.2 */
+
+/* ---- certificate and key --------------------------------------------------------------------- */
+
+/* Which certificate of the file does the key belong to? -1: none. */
+static int owner_of(EVP_PKEY *key, const STACK_OF(X509) * certs) {
+    int n = sk_X509_num(certs), i = 0;
+    while (i < n && X509_check_private_key(sk_X509_value(certs, i), key) != 1) {
+        i++;
+    }
+    ERR_clear_error();
+    return i < n ? i : -1;
+}
+
+static enum status check_owner(const struct tls_texts *texts, EVP_PKEY *key,
+                               const STACK_OF(X509) * certs, struct error *err) {
+    int owner = owner_of(key, certs);
+    if (owner < 0) {
+        char subject[128] = "?";
+        X509_NAME_oneline(X509_get_subject_name(sk_X509_value(certs, 0)), subject, sizeof(subject));
+        return error_set(err, ST_BAD_CONFIG,
+                         "%s: the key does not belong to the certificate \"%s\" of %s",
+                         texts->key.name, subject, texts->cert.name);
+    }
+    if (owner > 0) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "%s: expected the server's own certificate first, then those that vouch "
+                         "for it; the key belongs to certificate %d of the file",
+                         texts->cert.name, owner + 1);
+    }
+    return ST_OK;
+}
+
+static enum status refused(const struct tls_text *file, struct error *err) {
+    return error_set(err, ST_BAD_CONFIG, "%s: OpenSSL does not take it: %s", file->name,
+                     tls_pem_reason());
+}
+
+static enum status use_certs(SSL_CTX *ssl, const struct tls_texts *texts,
+                             const STACK_OF(X509) * certs, EVP_PKEY *key, struct error *err) {
+    enum status st = check_owner(texts, key, certs, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    if (SSL_CTX_use_certificate(ssl, sk_X509_value(certs, 0)) != 1) {
+        return refused(&texts->cert, err);
+    }
+    for (int i = 1; i < sk_X509_num(certs); i++) {
+        if (SSL_CTX_add1_chain_cert(ssl, sk_X509_value(certs, i)) != 1) {
+            return refused(&texts->cert, err);
+        }
+    }
+    return SSL_CTX_use_PrivateKey(ssl, key) == 1 ? ST_OK : refused(&texts->key, err);
+}
+
+static enum status use_own(SSL_CTX *ssl, const struct tls_texts *texts, struct error *err) {
+    STACK_OF(X509) *certs = NULL;
+    EVP_PKEY *key = NULL;
+    enum status st = tls_pem_certs(&texts->cert, &certs, err);
+    if (st == ST_OK) {
+        st = tls_pem_key(&texts->key, &key, err);
+    }
+    if (st == ST_OK) {
+        st = use_certs(ssl, texts, certs, key, err);
+    }
+    sk_X509_pop_free(certs, X509_free);
+    EVP_PKEY_free(key);
+    return st;
+}
+
+/* ---- clients --------------------------------------------------------------------------------- */
+
+/* From now on a client needs a certificate that one of these has signed. */
+static enum status demand_clients(SSL_CTX *ssl, const struct tls_text *file, struct error *err) {
+    STACK_OF(X509) * certs;
+    enum status st = tls_pem_certs(file, &certs, err);
+    X509_STORE *store = SSL_CTX_get_cert_store(ssl);
+    for (int i = 0; st == ST_OK && i < sk_X509_num(certs); i++) {
+        X509 *cert = sk_X509_value(certs, i);
+        if (X509_STORE_add_cert(store, cert) != 1 || SSL_CTX_add_client_CA(ssl, cert) != 1) {
+            st = refused(file, err);
+        }
+    }
+    sk_X509_pop_free(certs, X509_free);
+    SSL_CTX_set_verify(ssl, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+    return st;
+}
+
+/* ---- a context's life ------------------------------------------------------------------------ */
+
+static bool configure(SSL_CTX *ssl) {
+    static const unsigned char WHOSE_SESSIONS[] = "sluice";
+    SSL_CTX_set_options(ssl, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+    /* A connection that rests keeps no buffers; a record may be offered again from elsewhere. */
+    SSL_CTX_set_mode(ssl, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
+                              SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    SSL_CTX_set_session_cache_mode(ssl, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_alpn_select_cb(ssl, tls_session_on_alpn, NULL);
+    return SSL_CTX_set_min_proto_version(ssl, TLS1_2_VERSION) == 1 &&
+           SSL_CTX_set_cipher_list(ssl, CIPHERS) == 1 &&
+           SSL_CTX_set_session_id_context(ssl, WHOSE_SESSIONS, sizeof(WHOSE_SESSIONS) - 1) == 1;
+}
+
+enum status tls_context_new(const struct tls_texts *texts, struct tls_context **out,
+                            struct error *err) {
+    struct tls_context *context = calloc(1, sizeof(*context));
+    if (!context) {
+        return error_set(err, ST_NO_MEMORY, "no memory for TLS");
+    }
+    ERR_clear_error();
+    atomic_init(&context->n_refs, 1);
+    context->ssl = SSL_CTX_new(TLS_server_method());
+    context->bio = tls_session_bio_method();
+    enum status st = ST_OK;
+    if (!context->ssl || !context->bio || !configure(context->ssl)) {
+        st = error_set(err, ST_INTERNAL, "OpenSSL can't be set up for TLS: %s", tls_pem_reason());
+    }
+    if (st == ST_OK) {
+        st = use_own(context->ssl, texts, err);
+    }
+    if (st == ST_OK && texts->client_ca.name) {
+        st = demand_clients(context->ssl, &texts->client_ca, err);
+    }
+    if (st != ST_OK) {
+        tls_context_unref(context);
+        return st;
+    }
+    *out = context;
+    return ST_OK;
+}
+
+struct tls_context *tls_context_ref(struct tls_context *context) {
+    atomic_fetch_add_explicit(&context->n_refs, 1, memory_order_relaxed);
+    return context;
+}
+
+void tls_context_unref(struct tls_context *context) {
+    if (context && atomic_fetch_sub_explicit(&context->n_refs, 1, memory_order_acq_rel) == 1) {
+        SSL_CTX_free(context->ssl);
+        BIO_meth_free(context->bio);
+        free(context);
+    }
+}
+
+/* ---- dates ----------------------------------------------------------------------------------- */
+
+static const char *date_print(const ASN1_TIME *date, char out[TLS_DATE_BYTES]) {
+    struct tm tm;
+    if (ASN1_TIME_to_tm(date, &tm) != 1 ||
+        strftime(out, TLS_DATE_BYTES, "%Y-%m-%d %H:%M:%S UTC", &tm) == 0) {
+        memcpy(out, "?", sizeof("?"));
+    }
+    return out;
+}
+
+enum status tls_context_check_dates(const struct tls_context *context, time_t now,
+                                    struct error *err) {
+    const X509 *cert = SSL_CTX_get0_certificate(context->ssl);
+    const ASN1_TIME *from = X509_get0_notBefore(cert), *until = X509_get0_notAfter(cert);
+    char date[TLS_DATE_BYTES];
+    if (X509_cmp_time(until, &now) < 0) {
+        return error_set(err, ST_BAD_CONFIG, "it expired on %s", date_print(until, date));
+    }
+    if (X509_cmp_time(from, &now) > 0) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "it is not valid before %s: is this machine's clock "
+                         "right?",
+                         date_print(from, date));
+    }
+    return ST_OK;
+}
+
+const char *tls_context_expiry(const struct tls_context *context, char out[TLS_DATE_BYTES]) {
+    return date_print(X509_get0_notAfter(SSL_CTX_get0_certificate(context->ssl)), out);
+}

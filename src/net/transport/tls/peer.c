@@ -1,0 +1,141 @@
+/* From the files of a client to OpenSSL's settings, and from its errors to sentences. */
+#include "net/transport/tls/peer.h"
+
+#include <arpa/inet.h>
+#include <openssl/err.h>
+#include <string.h>
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static const char *reason(void) {
+    unsigned long error = ERR_peek_error();
+    bool system = error != 0 && ERR_SYSTEM_ERROR(error);
+    const char *text = system ? strerror(ERR_GET_REASON(error)) : ERR_reason_error_string(error);
+    ERR_clear_error();
+    return text ? text : "OpenSSL gives no reason";
+}
+
+static enum status use_ca(SSL_CTX *ssl, const struct tls_file *ca, struct error *err) {
+    if (!ca->path) {
+        SSL_CTX_set_default_verify_paths(ssl); /* one that trusts nobody says so when it matters */
+        return ST_OK;
+    }
+    if (SSL_CTX_load_verify_locations(ssl, ca->path, NULL) != 1) {
+        return error_set(err, ST_BAD_CONFIG, "%s %s: expected certificates in PEM: %s", ca->setting,
+                         ca->path, reason());
+    }
+    return ST_OK;
+}
+
+/* A passphrase is asked for: this is no place to type it. */
+static int on_passphrase(char *out, int n_bytes, int writing, void *asked) {
+    (void)out, (void)n_bytes, (void)writing;
+    *(bool *)asked = true;
+    return -1;
+}
+
+static enum status refuse_key(const struct tls_peer_options *options, bool encrypted,
+                              struct error *err) {
+    const struct tls_file *cert = &options->cert;
+    const struct tls_file *key = options->key.path ? &options->key : cert;
+    const char *why = reason();
+    if (encrypted) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "%s %s: the key is encrypted; `openssl pkey -in FILE -out NEW` writes it "
+                         "without a passphrase",
+                         key->setting, key->path);
+    }
+    if (key == cert) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "%s %s: expected the private key in the same file, in PEM, or in one of "
+                         "its own (--key FILE): %s",
+                         cert->setting, cert->path, why);
+    }
+    return error_set(err, ST_BAD_CONFIG, "%s %s: expected the private key of %s, in PEM: %s",
+                     key->setting, key->path, cert->setting, why);
+}
+
+static enum status use_cert(SSL_CTX *ssl, const struct tls_peer_options *options,
+                            struct error *err) {
+    const struct tls_file *cert = &options->cert;
+    const char *key = options->key.path ? options->key.path : cert->path;
+    bool asked = false;
+    if (!cert->path) {
+        return ST_OK;
+    }
+    if (SSL_CTX_use_certificate_chain_file(ssl, cert->path) != 1) {
+        return error_set(err, ST_BAD_CONFIG, "%s %s: expected a certificate in PEM: %s",
+                         cert->setting, cert->path, reason());
+    }
+    SSL_CTX_set_default_passwd_cb(ssl, on_passphrase);
+    SSL_CTX_set_default_passwd_cb_userdata(ssl, &asked);
+    bool used = SSL_CTX_use_PrivateKey_file(ssl, key, SSL_FILETYPE_PEM) == 1;
+    SSL_CTX_set_default_passwd_cb_userdata(ssl, NULL);
+    SSL_CTX_set_default_passwd_cb(ssl, NULL);
+    return used ? ST_OK : refuse_key(options, asked, err);
+}
+
+enum status tls_peer_configure(SSL_CTX *ssl, const struct tls_peer_options *options,
+                               struct error *err) {
+    ERR_clear_error();
+    SSL_CTX_set_min_proto_version(ssl, TLS1_2_VERSION);
+    SSL_CTX_set_mode(ssl, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                              SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_verify(ssl, options->insecure ? SSL_VERIFY_NONE : SSL_VERIFY_PEER, NULL);
+    enum status st = options->insecure ? ST_OK : use_ca(ssl, &options->ca, err);
+    return st == ST_OK ? use_cert(ssl, options, err) : st;
+}
+
+/* ---- a connection ---------------------------------------------------------------------------- */
+
+/* RFC 6066, 3: no addresses in SNI. */
+bool tls_peer_expect(SSL *ssl, const char *host) {
+    unsigned char address[sizeof(struct in6_addr)];
+    if (inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, host, address) == 1) {
+        return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host) == 1;
+    }
+    return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
+}
+
+/* Is it the server's word on the certificate that it was shown? */
+static bool is_about_ours(int why) {
+    static const int REASONS[] = {
+        SSL_R_TLSV1_ALERT_UNKNOWN_CA,          SSL_R_SSLV3_ALERT_BAD_CERTIFICATE,
+        SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED, SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED,
+        SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN, SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE,
+        SSL_R_TLSV1_ALERT_ACCESS_DENIED,
+    };
+    size_t i = 0, n = sizeof(REASONS) / sizeof(REASONS[0]);
+    while (i < n && REASONS[i] != why) {
+        i++;
+    }
+    return i < n;
+}
+
+void tls_peer_explain(const SSL *ssl, int system_error, struct error *err) {
+    long verdict = SSL_get_verify_result(ssl);
+    unsigned long error = ERR_peek_error();
+    const char *words = ERR_reason_error_string(error);
+    int why = error != 0 ? ERR_GET_REASON(error) : 0;
+    ERR_clear_error();
+    if (verdict != X509_V_OK && SSL_get_verify_mode(ssl) != SSL_VERIFY_NONE) {
+        error_set(err, ST_IO,
+                  "the server's certificate is refused: %s (--cacert FILE says whom to trust)",
+                  X509_verify_cert_error_string(verdict));
+    } else if (why == SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED) {
+        error_set(err, ST_IO, "the server wants a certificate of us (--cert FILE --key FILE)");
+    } else if (is_about_ours(why)) {
+        error_set(err, ST_IO, "the server refuses our certificate (--cert FILE): %s", words);
+    } else if (why == SSL_AD_REASON_OFFSET + SSL_AD_NO_APPLICATION_PROTOCOL) {
+        error_set(err, ST_IO,
+                  "the server speaks another protocol on that port: HTTP and gRPC have "
+                  "one each");
+    } else if (why == SSL_R_WRONG_VERSION_NUMBER) {
+        error_set(err, ST_IO, "what the server says is no TLS: is it http:// or grpc://?");
+    } else if (words) {
+        error_set(err, ST_IO, "%s", words);
+    } else {
+        error_set(err, ST_IO, "%s",
+                  system_error != 0 ? strerror(system_error) : "the server ended the connection");
+    }
+}

@@ -1,0 +1,171 @@
+/* Files into a context, again and again. */
+#include "net/transport/tls/server.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/base/log.h"
+#include "core/base/metric/metric.h"
+#include "core/os/watched_file.h"
+#include "net/transport/tls/context.h"
+#include "net/transport/tls/self_signed.h"
+
+/* Tickets are sealed with a key of their context: so often, at least, it is a new one. */
+enum { RENEW_SECONDS = 12 * 3600, NAME_BYTES = 256 };
+
+enum { CERT, KEY, CLIENT_CA, FILES };
+
+struct tls_server {
+    struct watched_file files[FILES]; /* path NULL: none */
+    char names[FILES][NAME_BYTES];    /* "--http-tls-cert /etc/sluice/tls.crt" */
+    struct str own; /* self-signed: the certificate and its key; ptr NULL: it is of the files */
+    struct tls_context *context;
+    time_t made_at; /* or last tried */
+};
+
+/* ---- from files to a context ----------------------------------------------------------------- */
+
+/* `*changed` is set when something is other than the last time. Returns: of the first that can't be
+ * read, why not. */
+static enum status read_files(struct tls_server *server, bool *changed, struct error *err) {
+    enum status st = ST_OK;
+    for (size_t i = 0; i < FILES; i++) {
+        struct error why;
+        if (!server->files[i].path ||
+            watched_file_read(&server->files[i], changed, &why) == ST_OK || st != ST_OK) {
+            continue;
+        }
+        *err = why;
+        st = error_prefix(err, "%s", server->names[i]);
+    }
+    return st;
+}
+
+static void drop_files(struct tls_server *server) {
+    for (size_t i = 0; i < FILES; i++) {
+        watched_file_drop(&server->files[i]);
+    }
+}
+
+static struct tls_text text_of(const struct tls_server *server, size_t i) {
+    if (server->own.ptr && i != CLIENT_CA) {
+        return (struct tls_text){server->names[i], server->own};
+    }
+    bool given = server->files[i].path != NULL;
+    return (struct tls_text){given ? server->names[i] : NULL, watched_file_text(&server->files[i])};
+}
+
+/* Replaces the context by one of what was read. */
+static enum status make(struct tls_server *server, time_t now, struct error *err) {
+    struct tls_texts texts = {text_of(server, CERT), text_of(server, KEY),
+                              text_of(server, CLIENT_CA)};
+    struct tls_context *context;
+    struct error why;
+    server->made_at = now;
+    enum status st = tls_context_new(&texts, &context, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    tls_context_unref(server->context);
+    server->context = context;
+    if (tls_context_check_dates(context, now, &why) != ST_OK) {
+        log_event(LOG_WARNING, "clients will refuse this certificate",
+                  LOG_TEXT_OF("file", server->names[CERT]), LOG_TEXT_OF("reason", why.text));
+    }
+    return ST_OK;
+}
+
+/* ---- a server's life ------------------------------------------------------------------------- */
+
+static void set_file(struct tls_server *server, size_t i, const struct tls_file *file) {
+    server->files[i].path = file->path;
+    if (file->path) {
+        snprintf(server->names[i], NAME_BYTES, "%s %s", file->setting, file->path);
+    }
+}
+
+static enum status make_own(struct tls_server *server, time_t now, struct error *err) {
+    snprintf(server->names[CERT], NAME_BYTES, "the self-signed certificate");
+    snprintf(server->names[KEY], NAME_BYTES, "its key");
+    return tls_self_signed_make(now, &server->own, err);
+}
+
+enum status tls_server_new(const struct tls_server_options *options, time_t now,
+                           struct tls_server **out, struct error *err) {
+    struct tls_server *server = calloc(1, sizeof(*server));
+    bool changed;
+    if (!server) {
+        return error_set(err, ST_NO_MEMORY, "no memory for TLS");
+    }
+    set_file(server, CERT, &options->cert);
+    set_file(server, KEY, &options->key);
+    set_file(server, CLIENT_CA, &options->client_ca);
+    enum status st = options->self_signed ? make_own(server, now, err) : ST_OK;
+    if (st == ST_OK) {
+        st = read_files(server, &changed, err);
+    }
+    if (st == ST_OK) {
+        st = make(server, now, err);
+    }
+    drop_files(server);
+    if (st != ST_OK) {
+        tls_server_free(server);
+        return st;
+    }
+    *out = server;
+    return ST_OK;
+}
+
+void tls_server_free(struct tls_server *server) {
+    if (server) {
+        tls_context_unref(server->context);
+        tls_self_signed_free(&server->own);
+        free(server);
+    }
+}
+
+struct tls_context *tls_server_context(const struct tls_server *server) {
+    return tls_context_ref(server->context);
+}
+
+/* ---- looking again --------------------------------------------------------------------------- */
+
+static void tell_new(const struct tls_server *server) {
+    char expiry[TLS_DATE_BYTES];
+    metric_add(METRIC_RELOADS_TLS, 1);
+    log_event(LOG_INFO, "the files of TLS have changed: new connections get the new ones",
+              LOG_TEXT_OF("file", server->names[CERT]),
+              LOG_TEXT_OF("expires", tls_context_expiry(server->context, expiry)));
+}
+
+static void tell_unusable(const struct error *err) {
+    metric_add(METRIC_RELOAD_FAILURES_TLS, 1);
+    log_event(LOG_ERROR, "the files of TLS have changed and can't be used: the old ones stay",
+              LOG_TEXT_OF("reason", err->text));
+}
+
+/* What was read is other than before, or `st` says why it can't be read. */
+static bool take_new(struct tls_server *server, enum status st, time_t now, struct error *err) {
+    if (st == ST_OK) {
+        st = make(server, now, err);
+    }
+    if (st == ST_OK) {
+        tell_new(server);
+    } else {
+        tell_unusable(err);
+    }
+    return st == ST_OK;
+}
+
+bool tls_server_check(struct tls_server *server, time_t now) {
+    bool changed = false, made = false;
+    struct error err;
+    enum status st = read_files(server, &changed, &err);
+    if (changed) {
+        made = take_new(server, st, now, &err);
+    } else if (st == ST_OK && now - server->made_at >= RENEW_SECONDS) {
+        made = make(server, now, &err) == ST_OK; /* or they were no good before */
+    }
+    drop_files(server);
+    return made;
+}

@@ -1,0 +1,209 @@
+/* OpenSSL between two pieces of memory. Its BIO takes the peer's bytes from where they were read
+ * and puts ours where they are written from; nothing is buffered in between. */
+#include "net/transport/tls/session.h"
+
+#include <openssl/err.h>
+
+#include "net/transport/tls/failure.h"
+
+/* ---- OpenSSL's side of the bytes ------------------------------------------------------------- */
+
+static struct tls_wire *wire_of(BIO *bio) {
+    return ((struct tls_session *)BIO_get_data(bio))->wire;
+}
+
+static int on_bio_read(BIO *bio, char *data, size_t n_bytes, size_t *n_read) {
+    struct tls_wire *wire = wire_of(bio);
+    size_t n = wire->in.len < n_bytes ? wire->in.len : n_bytes;
+    BIO_clear_retry_flags(bio);
+    if (n == 0) {
+        BIO_set_retry_read(bio);
+        return 0;
+    }
+    memcpy(data, wire->in.ptr, n);
+    wire->in = str_make(wire->in.ptr + n, wire->in.len - n);
+    *n_read = n;
+    return 1;
+}
+
+static int on_bio_write(BIO *bio, const char *data, size_t n_bytes, size_t *n_written) {
+    struct tls_wire *wire = wire_of(bio);
+    size_t room = wire->out_cap - wire->out_len;
+    size_t n = room < n_bytes ? room : n_bytes;
+    BIO_clear_retry_flags(bio);
+    if (n == 0) {
+        BIO_set_retry_write(bio);
+        return 0;
+    }
+    memcpy(wire->out + wire->out_len, data, n);
+    wire->out_len += n;
+    *n_written = n;
+    return 1;
+}
+
+static long on_bio_ctrl(BIO *bio, int command, long number, void *pointer) {
+    (void)bio, (void)number, (void)pointer;
+    return command == BIO_CTRL_FLUSH; /* nothing is held back, and the rest does not apply */
+}
+
+BIO_METHOD *tls_session_bio_method(void) {
+    BIO_METHOD *method = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "sluice");
+    if (method && (BIO_meth_set_read_ex(method, on_bio_read) != 1 ||
+                   BIO_meth_set_write_ex(method, on_bio_write) != 1 ||
+                   BIO_meth_set_ctrl(method, on_bio_ctrl) != 1)) {
+        BIO_meth_free(method);
+        return NULL;
+    }
+    return method;
+}
+
+/* ---- ALPN ------------------------------------------------------------------------------------ */
+
+/* Ours first. A client that offers none is not asked here. (RFC 7301, 3.2) */
+int tls_session_on_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_len,
+                        const unsigned char *in, unsigned in_len, void *cookie) {
+    const struct tls_session *session = SSL_get_app_data(ssl);
+    unsigned char *chosen;
+    (void)cookie;
+    if (session->alpn.len == 0) {
+        return SSL_TLSEXT_ERR_NOACK;
+    }
+    if (SSL_select_next_proto(&chosen, out_len, (const unsigned char *)session->alpn.ptr,
+                              (unsigned)session->alpn.len, in, in_len) != OPENSSL_NPN_NEGOTIATED) {
+        return SSL_TLSEXT_ERR_ALERT_FATAL;
+    }
+    *out = chosen;
+    return SSL_TLSEXT_ERR_OK;
+}
+
+/* ---- a session's life ------------------------------------------------------------------------ */
+
+bool tls_session_init(struct tls_session *session, struct tls_context *context, struct str alpn) {
+    session->context = context;
+    session->alpn = alpn;
+    session->ssl = SSL_new(context->ssl);
+    BIO *bio = BIO_new(context->bio);
+    if (!session->ssl || !bio) {
+        BIO_free(bio);
+        ERR_clear_error();
+        return false;
+    }
+    BIO_set_data(bio, session);
+    BIO_set_init(bio, 1);
+    SSL_set_bio(session->ssl, bio, bio);
+    SSL_set_app_data(session->ssl, session);
+    SSL_set_accept_state(session->ssl);
+    return true;
+}
+
+void tls_session_fini(struct tls_session *session) {
+    SSL_free(session->ssl);
+    tls_context_unref(session->context);
+    session->ssl = NULL;
+    session->context = NULL;
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+static void begin(struct tls_session *session, struct tls_wire *wire) {
+    session->wire = wire;
+    if (ERR_peek_error() != 0) { /* looking is much cheaper than clearing */
+        ERR_clear_error();
+    }
+}
+
+/* What OpenSSL's return value means. */
+static enum tls_result end(struct tls_session *session, int rc) {
+    switch (rc > 0 ? SSL_ERROR_NONE : SSL_get_error(session->ssl, rc)) {
+    case SSL_ERROR_NONE:
+        return TLS_DONE;
+    case SSL_ERROR_WANT_READ:
+        return TLS_MORE;
+    case SSL_ERROR_WANT_WRITE:
+        return TLS_FULL;
+    case SSL_ERROR_ZERO_RETURN:
+        return TLS_ENDED;
+    default:
+        session->broken = true;
+        return TLS_BROKEN;
+    }
+}
+
+enum tls_result tls_session_shake(struct tls_session *session, struct tls_wire *wire,
+                                  enum tls_failure *why, struct error *err) {
+    begin(session, wire);
+    enum tls_result result = end(session, SSL_do_handshake(session->ssl));
+    if (result == TLS_ENDED) {
+        session->broken = true;
+        *why = TLS_FAILURE_GONE;
+        error_set(err, ST_BAD_REQUEST, "the client ended the connection within the handshake");
+        return TLS_BROKEN;
+    }
+    if (result == TLS_BROKEN) {
+        *why = tls_failure_explain(session, err);
+    }
+    return result;
+}
+
+enum tls_result tls_session_read(struct tls_session *session, struct tls_wire *wire, char *data,
+                                 size_t n_bytes, size_t *n_read, struct error *err) {
+    enum tls_result result = TLS_DONE;
+    *n_read = 0;
+    while (result == TLS_DONE && *n_read < n_bytes) {
+        size_t n = 0;
+        if (wire->in.len == 0 && SSL_has_pending(session->ssl) == 0) {
+            return TLS_MORE; /* which OpenSSL would find out at much greater length */
+        }
+        begin(session, wire);
+        result = end(session, SSL_read_ex(session->ssl, data + *n_read, n_bytes - *n_read, &n));
+        *n_read += n;
+    }
+    if (result == TLS_BROKEN) {
+        (void)tls_failure_explain(session, err);
+    }
+    return result;
+}
+
+enum tls_result tls_session_write(struct tls_session *session, struct tls_wire *wire,
+                                  struct str data) {
+    size_t n;
+    if (wire->out_cap - wire->out_len < TLS_RECORD_ROOM) {
+        return TLS_FULL;
+    }
+    begin(session, wire);
+    enum tls_result result = end(session, SSL_write_ex(session->ssl, data.ptr, data.len, &n));
+    /* There was room for all of it, and nothing has to come first: it was sealed, or it can't
+     * be. */
+    if (result != TLS_DONE || n != data.len) {
+        session->broken = true;
+        return TLS_BROKEN;
+    }
+    return TLS_DONE;
+}
+
+void tls_session_say_end(struct tls_session *session, struct tls_wire *wire) {
+    if (!session->broken && SSL_is_init_finished(session->ssl)) {
+        begin(session, wire);
+        SSL_shutdown(session->ssl); /* does not wait for the peer's */
+        ERR_clear_error();
+    }
+}
+
+/* ---- for the log ----------------------------------------------------------------------------- */
+
+const char *tls_session_version(const struct tls_session *session) {
+    return SSL_get_version(session->ssl);
+}
+
+const char *tls_session_cipher(const struct tls_session *session) {
+    return SSL_get_cipher_name(session->ssl);
+}
+
+bool tls_session_is_resumed(const struct tls_session *session) {
+    return SSL_session_reused(session->ssl) == 1;
+}
+
+/* Every message of TLS begins with a byte below 'A', or (SSL 2) above 'Z'. */
+bool tls_looks_like_plaintext(struct str first) {
+    return first.len > 0 && first.ptr[0] >= 'A' && first.ptr[0] <= 'Z';
+}

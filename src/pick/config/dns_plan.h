@@ -1,0 +1,57 @@
+/* The endpoints of a pool that are names: which are to be resolved, what becomes of their
+ * addresses, and how long answers count. Part of a pool's spec (spec->dns), in its arena.
+ *
+ * Thread: one at a time; a spec that a pool has never changes. */
+#ifndef SLUICE_PICK_CONFIG_DNS_PLAN_H
+#define SLUICE_PICK_CONFIG_DNS_PLAN_H
+
+#include "codec/dns/srv.h"
+#include "core/base/buf.h"
+#include "pick/pool/spec.h"
+
+/* Of which kind. ANY: A and AAAA. */
+enum dns_records { DNS_RECORDS_ANY, DNS_RECORDS_A, DNS_RECORDS_AAAA, DNS_RECORDS_SRV };
+
+/* "A and AAAA", "SRV"; as a value of `type`, "any" */
+extern const char *const DNS_RECORDS_TEXTS[];
+extern const char *const DNS_RECORDS_WORDS[];
+
+/* Each address of the name is an endpoint at each of the ports. */
+struct dns_wanted {
+    struct str name; /* in lower case, NUL-terminated */
+    enum dns_records records;
+    const uint16_t *ports; /* at least one; DNS_RECORDS_SRV: none, its records have them */
+    size_t n_ports;
+    struct pool_labels labels;
+};
+
+struct dns_plan {
+    struct dns_wanted *names;
+    size_t n_names, names_cap;
+    struct str servers;   /* "127.0.0.1:5353,[::1]:53", NUL-terminated; empty: the system's */
+    uint64_t timeout_ns;  /* until a server is asked once more */
+    uint64_t shortest_ns; /* an answer counts so long at least, whatever it says */
+    uint64_t longest_ns;  /* and so long at most */
+    uint64_t keep_ns;     /* a name that has no addresses any more keeps its last ones so long */
+};
+
+enum { DNS_MOST_NAMES = 1000, DNS_MOST_SERVERS = 8 };
+/* The text of so many servers, with its NUL. */
+enum { DNS_SERVERS_BYTES = DNS_MOST_SERVERS * ENDPOINT_TEXT_BYTES };
+
+/* The spec's plan, made with the defaults if it has none. Returns: NULL when out of memory. */
+struct dns_plan *dns_plan_of(struct pool_spec *spec);
+/* Appends what is given, whose texts and arrays must be the spec's already. Returns: ST_BAD_CONFIG
+ * (too many), ST_NO_MEMORY. */
+enum status dns_plan_add(struct pool_spec *spec, const struct dns_wanted *wanted, struct error *err)
+    __attribute__((warn_unused_result));
+
+/* "models.example:8000". Returns: false: this is no name and a port. */
+bool dns_target_parse(struct str text, struct str *name, uint16_t *port);
+/* A copy of a name in the spec's arena, in lower case. Returns: ptr NULL when out of memory. */
+struct str dns_name_copy(struct pool_spec *spec, struct str name);
+
+/* What `--check` says of it; `spec->dns` may be NULL. */
+void dns_plan_print(const struct pool_spec *spec, struct buf *out);
+
+#endif

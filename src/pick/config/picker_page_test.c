@@ -1,0 +1,158 @@
+/* docs/picker.md against the program: its examples are taken, show every section that there is, and
+ * say the defaults that hold. Runs in the repository's root. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/base/buf.h"
+#include "pick/config/scrape_rules.h"
+#include "pick/discovery/file/pool_file.h"
+
+enum { PAGE_BYTES = 64 << 10 };
+
+static char page[PAGE_BYTES];
+
+static int read_page(void **state) {
+    (void)state;
+    FILE *file = fopen("docs/picker.md", "r");
+    size_t n = file ? fread(page, 1, sizeof(page) - 1, file) : 0;
+    if (file) {
+        fclose(file);
+    }
+    return n > 0 && n < sizeof(page) - 1 ? 0 : -1;
+}
+
+/* The example with this number, from 0. */
+static struct str example(int number) {
+    static const char begin[] = "\n```yaml\n";
+    const char *at = page;
+    for (int i = 0; i <= number; i++) {
+        at = strstr(at, begin);
+        assert_non_null(at);
+        at += sizeof(begin) - 1;
+    }
+    const char *end = strstr(at, "\n```\n");
+    assert_non_null(end);
+    return str_make(at, (size_t)(end - at) + 1);
+}
+
+static struct pool_spec *parse(struct str text) {
+    struct pool_specs specs;
+    struct error err;
+    if (pool_file_parse("docs/picker.md", text, &specs, &err) != ST_OK) {
+        fail_msg("%s", err.text);
+    }
+    struct pool_spec *spec = specs.items[0];
+    specs.items[0] = NULL;
+    pool_specs_free(&specs);
+    return spec;
+}
+
+static void the_full_example(void **state) {
+    (void)state;
+    struct pool_spec *spec = parse(example(0)), *defaults = parse(STR(""));
+    assert_int_equal(spec->n_endpoints, 5);
+    assert_int_equal(spec->n_models, 2);
+    assert_int_equal(spec->n_rewrites, 1);
+    assert_int_equal(spec->n_objectives, 2);
+    assert_true(spec->strict_models);
+    assert_false(defaults->strict_models);
+    assert_int_equal(spec->health.kind, POOL_HEALTH_HTTP);
+    assert_int_equal(spec->refused_ns, defaults->refused_ns);
+    assert_int_equal(spec->max_in_flight, defaults->max_in_flight);
+    assert_int_equal(spec->retry_after_s, defaults->retry_after_s);
+    assert_int_equal(spec->protocol.fallback, defaults->protocol.fallback);
+    assert_int_equal(spec->protocol.conformance, defaults->protocol.conformance);
+    struct pool_spec *bare = parse(STR("health: {http: /v2/health/ready}\n"));
+    assert_int_equal(spec->health.interval_ns, bare->health.interval_ns);
+    assert_int_equal(spec->health.timeout_ns, bare->health.timeout_ns);
+    assert_int_equal(spec->health.n_healthy, bare->health.n_healthy);
+    assert_int_equal(spec->health.n_unhealthy, bare->health.n_unhealthy);
+    pool_spec_free(bare);
+    pool_spec_free(defaults);
+    pool_spec_free(spec);
+}
+
+static void the_objects(void **state) {
+    (void)state;
+    struct pool_spec *spec = parse(example(1));
+    assert_true(str_is(spec->name, "llama-pool"));
+    assert_int_equal(spec->n_endpoints, 2);
+    assert_int_equal(spec->endpoints[0].address.port, 8000);
+    assert_int_equal(spec->selector.n, 1);
+    assert_int_equal(spec->n_models, 1);
+    assert_int_equal(spec->n_objectives, 1);
+    assert_int_equal(spec->n_rewrites, 1);
+    pool_spec_free(spec);
+}
+
+static void several_pools(void **state) {
+    (void)state;
+    struct pool_specs specs;
+    struct error err;
+    if (pool_file_parse("docs/picker.md", example(2), &specs, &err) != ST_OK) {
+        fail_msg("%s", err.text);
+    }
+    assert_true(specs.is_list);
+    assert_int_equal(specs.n, 3);
+    assert_int_equal(specs.items[0]->match.n_authorities, 2);
+    assert_int_equal(specs.items[1]->health.kind, POOL_HEALTH_HTTP);
+    pool_specs_free(&specs);
+}
+
+/* Each name of the protocol stands in the table, with each header of its default. */
+static void the_names(void **state) {
+    static const struct {
+        const char *field, *preset;
+    } rows[] = {
+#define NAME(field, kind, preset, help) {#field, preset},
+#include "pick/pool/endpoint/protocol.def"
+#undef NAME
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char row[200];
+        snprintf(row, sizeof(row), "\n| `%s`", rows[i].field);
+        const char *at = strstr(page, row);
+        assert_non_null(at);
+        struct str line = str_make(at + 1, strcspn(at + 1, "\n"));
+        struct str presets = str_of(rows[i].preset);
+        while (presets.ptr) {
+            struct str preset = str_cut(&presets, ',');
+            assert_non_null(memmem(line.ptr, line.len, preset.ptr, preset.len));
+        }
+    }
+}
+
+/* The defaults are those of a plan of one line. */
+static void the_loads(void **state) {
+    (void)state;
+    const char *loads = strstr(page, "## Loads of endpoints");
+    assert_non_null(loads);
+    memmove(page, loads, strlen(loads) + 1); /* examples are counted from here */
+    struct pool_spec *one_line = parse(example(0)), *full = parse(example(1));
+    const struct scrape_plan *plain = one_line->scrape, *plan = full->scrape;
+    assert_string_equal(plain->preset.ptr, "vllm");
+    assert_true(plan->interval_ns == plain->interval_ns && plan->timeout_ns == plain->timeout_ns);
+    assert_true(plan->max_age_ns == plain->max_age_ns && plan->https == plain->https);
+    assert_int_equal(plan->most_per_second, plain->most_per_second);
+    assert_int_equal(plan->max_page_bytes, plain->max_page_bytes);
+    assert_int_equal(plan->source.port, 9100);
+    assert_int_equal(plan->source.rules.n, 6);
+    pool_spec_free(one_line);
+    pool_spec_free(full);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_full_example), cmocka_unit_test(the_objects),
+        cmocka_unit_test(several_pools),    cmocka_unit_test(the_names),
+        cmocka_unit_test(the_loads),
+    };
+    return cmocka_run_group_tests_name("discover/picker_page", tests, read_page, NULL);
+}

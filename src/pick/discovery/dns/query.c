@@ -1,0 +1,336 @@
+/* A list of parts, each a lookup, some of which are under way at a time; groups of them by
+ * priority, one after the other until one has addresses. */
+#include "pick/discovery/dns/query.h"
+
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_AT_ONCE = 16 };
+
+/* One kind of address of one host. */
+struct part {
+    struct dns_query *query;
+    struct dns_lookup *lookup; /* under way; NULL: not yet, or not any more */
+    const char *name;
+    enum dns_kind kind;
+    uint16_t priority, port;
+    uint64_t source;
+};
+
+struct dns_query {
+    struct dns_query_ask ask;
+    struct arena *arena;
+    struct dns_lookup *srv; /* under way */
+    struct part *parts;
+    size_t n_parts, next, group_end; /* the group that is asked ends there */
+    size_t n_running;
+    bool beginning; /* lookups; what ends at once begins no others */
+    struct dns_found *found;
+    size_t n_found, found_cap;
+    uint32_t ttl_s;
+    bool answered;      /* something was found out */
+    bool failed;        /* something was not; `error` says why */
+    bool nothing;       /* `nothing_error` says what is known not to be */
+    bool unusable;      /* out of memory, or too much: whatever else there is */
+    struct error error; /* of the first that failed */
+    struct error nothing_error;
+};
+
+/* ---- the answer ------------------------------------------------------------------------------ */
+
+static void query_free(struct dns_query *query) {
+    if (query) {
+        arena_free(query->arena);
+        free(query);
+    }
+}
+
+static void note_failure(struct dns_query *query, const struct error *err) {
+    if (!query->failed) {
+        query->failed = true;
+        query->error = *err;
+    }
+}
+
+/* The whole answer is none. */
+static void note_unusable(struct dns_query *query, enum status status, const char *why) {
+    struct error err;
+    error_set(&err, status, "%s", why);
+    query->failed = query->unusable = true;
+    query->error = err;
+}
+
+static void note_nothing(struct dns_query *query, const struct error *err) {
+    query->answered = true;
+    if (!query->nothing) {
+        query->nothing = true;
+        query->nothing_error = *err;
+    }
+}
+
+static void note_ttl(struct dns_query *query, uint32_t ttl_s) {
+    query->answered = true;
+    query->ttl_s = ttl_s < query->ttl_s ? ttl_s : query->ttl_s;
+}
+
+static void add_found(struct dns_query *query, const struct dns_found *found) {
+    size_t cap = query->found_cap, size = sizeof(*found);
+    if (query->n_found == DNS_MOST_FOUND) {
+        note_unusable(query, ST_BAD_ANSWER, "has more than 10000 addresses");
+        return;
+    }
+    if (query->n_found == cap) {
+        cap = 2 * cap + MOST_AT_ONCE;
+        struct dns_found *larger =
+            arena_realloc(query->arena, query->found, query->found_cap * size, cap * size);
+        if (!larger) {
+            note_unusable(query, ST_NO_MEMORY, "no memory for the addresses");
+            return;
+        }
+        query->found = larger;
+        query->found_cap = cap;
+    }
+    query->found[query->n_found++] = *found;
+}
+
+static int compare(const void *a, const void *b) {
+    const struct dns_found *left = a, *right = b;
+    int order = endpoint_address_compare(&left->address, &right->address);
+    return order ? order : left->source < right->source ? -1 : left->source > right->source;
+}
+
+static void sort_found(struct dns_query *query) {
+    size_t n = 0;
+    if (query->n_found > 0) {
+        qsort(query->found, query->n_found, sizeof(*query->found), compare);
+    }
+    for (size_t i = 0; i < query->n_found; i++) {
+        if (n == 0 ||
+            !endpoint_address_equal(&query->found[n - 1].address, &query->found[i].address)) {
+            query->found[n++] = query->found[i];
+        }
+    }
+    query->n_found = n;
+}
+
+static void end(struct dns_query *query) {
+    struct dns_result result = {.error.status = ST_OK};
+    sort_found(query);
+    if (query->unusable || (query->failed && (!query->answered || query->n_found == 0))) {
+        result.outcome = DNS_FAILED;
+        result.error = query->error;
+    } else if (query->n_found == 0) {
+        result.outcome = DNS_EMPTY;
+        result.error = query->nothing_error;
+    } else {
+        result.outcome = query->failed ? DNS_PARTIAL : DNS_FOUND;
+        result.error = query->error;
+        result.found = query->found;
+        result.n_found = query->n_found;
+    }
+    result.ttl_s = query->ttl_s == UINT32_MAX ? 0 : query->ttl_s;
+    query->ask.done(query->ask.user, &result);
+    query_free(query);
+}
+
+/* ---- parts ----------------------------------------------------------------------------------- */
+
+static void begin_parts(struct dns_query *query);
+
+static struct endpoint_address address_of(const struct dns_address *address, uint16_t port) {
+    struct endpoint_address out = {.family = address->is_ip6 ? 6 : 4, .port = port};
+    uint64_t halves[2];
+    uint32_t word;
+    memcpy(halves, address->bytes, sizeof(halves));
+    memcpy(&word, address->bytes, sizeof(word));
+    out.high = address->is_ip6 ? be64toh(halves[0]) : 0;
+    out.low = address->is_ip6 ? be64toh(halves[1]) : be32toh(word);
+    return out;
+}
+
+/* What was known of a part that failed. */
+static void keep_known(struct part *part) {
+    struct dns_query *query = part->query;
+    for (size_t i = 0; i < query->ask.n_known; i++) {
+        if (query->ask.known[i].source == part->source) {
+            add_found(query, &query->ask.known[i]);
+        }
+    }
+}
+
+static void on_part(void *user, const struct dns_answer *answer) {
+    struct part *part = user;
+    struct dns_query *query = part->query;
+    part->lookup = NULL;
+    query->n_running--;
+    if (answer->error.status == ST_OK) {
+        note_ttl(query, answer->ttl_s);
+        for (size_t i = 0; i < answer->n_addresses; i++) {
+            struct dns_found found = {address_of(&answer->addresses[i], part->port), part->source};
+            add_found(query, &found);
+        }
+    } else if (answer->error.status == ST_NOT_FOUND) {
+        note_nothing(query, &answer->error);
+    } else {
+        note_failure(query, &answer->error);
+        keep_known(part);
+    }
+    if (!query->beginning) {
+        begin_parts(query);
+    }
+}
+
+static void begin_part(struct part *part) {
+    struct dns_query *query = part->query;
+    struct error err;
+    query->n_running++;
+    if (dns_lookup_begin(query->ask.resolver, part->name, part->kind, on_part, part, &part->lookup,
+                         &err) != ST_OK) {
+        query->n_running--;
+        note_failure(query, &err);
+        keep_known(part);
+    }
+}
+
+/* Takes the next group, where the last one had no address. Returns: false: there is none. */
+static bool next_group(struct dns_query *query) {
+    size_t end = query->group_end;
+    if (query->n_found > 0 || query->unusable || end == query->n_parts) {
+        return false;
+    }
+    while (end < query->n_parts &&
+           query->parts[end].priority == query->parts[query->next].priority) {
+        end++;
+    }
+    query->group_end = end;
+    return true;
+}
+
+/* May end the query. */
+static void begin_parts(struct dns_query *query) {
+    query->beginning = true;
+    do {
+        while (query->next < query->group_end && query->n_running < MOST_AT_ONCE) {
+            begin_part(&query->parts[query->next++]);
+        }
+    } while (query->n_running == 0 && query->next == query->group_end && next_group(query));
+    query->beginning = false;
+    if (query->n_running == 0 && query->next == query->group_end) {
+        end(query);
+    }
+}
+
+/* FNV-1a over the host, the kind and the port. */
+static uint64_t source_of(const char *name, enum dns_kind kind, uint16_t port) {
+    static const uint64_t prime = UINT64_C(0x100000001b3);
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
+    for (; *name; name++) {
+        char c = *name;
+        h = (h ^ (unsigned char)(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c)) * prime;
+    }
+    return ((h ^ (uint64_t)kind) * prime ^ port) * prime;
+}
+
+static void add_part(struct dns_query *query, const char *name, enum dns_kind kind,
+                     uint16_t priority, uint16_t port) {
+    query->parts[query->n_parts++] = (struct part){.query = query,
+                                                   .name = name,
+                                                   .kind = kind,
+                                                   .priority = priority,
+                                                   .port = port,
+                                                   .source = source_of(name, kind, port)};
+}
+
+/* ---- services -------------------------------------------------------------------------------- */
+
+static void take_records(struct dns_query *query, const struct dns_srv_list *list) {
+    struct error err;
+    if (list->n_odd > 0) {
+        error_set(&err, ST_BAD_ANSWER, "%zu of its records name no host, or port 0", list->n_odd);
+        note_failure(query, &err);
+    }
+    if (list->n == 0) {
+        error_set(&err, ST_NOT_FOUND, "the name has no such records");
+        note_nothing(query, &err);
+        return;
+    }
+    query->parts = arena_calloc(query->arena, 2 * list->n, sizeof(*query->parts));
+    if (!query->parts) {
+        note_unusable(query, ST_NO_MEMORY, "no memory for the addresses");
+        return;
+    }
+    note_ttl(query, list->ttl_s);
+    for (size_t i = 0; i < list->n; i++) {
+        const struct dns_srv *srv = &list->items[i];
+        add_part(query, srv->target.ptr, DNS_A, srv->priority, srv->port);
+        add_part(query, srv->target.ptr, DNS_AAAA, srv->priority, srv->port);
+    }
+}
+
+static void on_records(void *user, const struct dns_answer *answer) {
+    struct dns_query *query = user;
+    struct error err = answer->error;
+    struct dns_srv_list list;
+    query->srv = NULL;
+    if (err.status == ST_OK &&
+        dns_srv_decode(query->arena, answer->message, &list, &err) == ST_OK) {
+        take_records(query, &list);
+    } else if (err.status == ST_NOT_FOUND) {
+        note_nothing(query, &err);
+    } else {
+        note_failure(query, &err);
+    }
+    begin_parts(query);
+}
+
+/* ---- the query ------------------------------------------------------------------------------- */
+
+static void add_hosts(struct dns_query *query) {
+    const struct dns_query_ask *ask = &query->ask;
+    if (ask->records != DNS_RECORDS_AAAA) {
+        add_part(query, ask->name, DNS_A, 0, 0);
+    }
+    if (ask->records != DNS_RECORDS_A) {
+        add_part(query, ask->name, DNS_AAAA, 0, 0);
+    }
+}
+
+enum status dns_query_begin(const struct dns_query_ask *ask, struct dns_query **out,
+                            struct error *err) {
+    struct dns_query *query = calloc(1, sizeof(*query));
+    struct arena *arena = query ? arena_new(NULL, 0) : NULL;
+    struct part *parts = arena ? arena_calloc(arena, 2, sizeof(*parts)) : NULL;
+    enum status st = ST_OK;
+    if (!parts) {
+        arena_free(arena);
+        free(query);
+        return error_set(err, ST_NO_MEMORY, "no memory for asking the DNS");
+    }
+    *query = (struct dns_query){
+        .ask = *ask, .arena = arena, .parts = parts, .ttl_s = UINT32_MAX, .error.status = ST_OK};
+    *out = query; /* before it may be gone */
+    if (ask->records == DNS_RECORDS_SRV) {
+        st = dns_lookup_begin(ask->resolver, ask->name, DNS_SRV, on_records, query, &query->srv,
+                              err);
+    } else {
+        add_hosts(query);
+        begin_parts(query);
+    }
+    if (st != ST_OK) {
+        query_free(query);
+    }
+    return st;
+}
+
+void dns_query_cancel(struct dns_query *query) {
+    if (query->srv) {
+        dns_lookup_cancel(query->srv);
+    }
+    for (size_t i = 0; i < query->next; i++) {
+        if (query->parts[i].lookup) {
+            dns_lookup_cancel(query->parts[i].lookup);
+        }
+    }
+    query_free(query);
+}

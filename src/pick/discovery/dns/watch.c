@@ -1,0 +1,442 @@
+/* Names between their schedule and a resolver. Another thread may look at what is known of them:
+ * whoever changes that has the lock, and nothing is called with it. */
+#include "pick/discovery/dns/watch.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/log.h"
+#include "core/base/metric/metric.h"
+#include "core/event/clock.h"
+#include "core/event/lock.h"
+#include "core/os/log_limit.h"
+#include "core/os/watched_file.h"
+
+static const uint64_t NS_PER_MS = 1000000;
+static const uint64_t TOGETHER_NS = 10000000;
+/* The machine's configuration is looked at again when it was changed. */
+static const char SYSTEM_FILE[] = "/etc/resolv.conf";
+
+/* A resolver, and by what it was made. */
+struct source {
+    struct dns_watch *watch;
+    struct source *next, *prev; /* of the watch's */
+    struct dns_resolver *resolver;
+    char servers[DNS_SERVERS_BYTES]; /* empty: the system's */
+    uint64_t timeout_ns;
+};
+
+/* A name that is asked. */
+struct asked {
+    struct dns_watch *watch;
+    struct dns_name *name;
+    struct source *source;
+    struct asked *next, *prev; /* of the watch's */
+};
+
+struct dns_watch {
+    struct dns_watch_options options;
+    struct lock lock; /* of the names */
+    struct dns_names names;
+    struct alarm due;  /* a name is to be asked */
+    struct alarm tell; /* of changes */
+    struct asked *asked;
+    struct source *sources;
+    struct watched_file system;
+    struct log_limit log;
+    bool has_changed; /* since `changed` was called */
+    bool unsettled;   /* `settled` is to be called */
+    bool stopping;
+    size_t n_retiring; /* resolvers that are on the loop yet */
+    void (*done)(void *cookie);
+    void *cookie;
+};
+
+/* ---- what is told ---------------------------------------------------------------------------- */
+
+static void settle(struct dns_watch *watch) {
+    if (watch->unsettled && watch->names.n_unasked == 0 && !watch->has_changed) {
+        watch->unsettled = false;
+        watch->options.settled(watch->options.cookie);
+    }
+}
+
+static void ring_tell(struct alarm *alarm) {
+    struct dns_watch *watch =
+        (struct dns_watch *)(void *)((char *)alarm - offsetof(struct dns_watch, tell));
+    if (watch->has_changed) {
+        watch->has_changed = false;
+        watch->options.changed(watch->options.cookie);
+    }
+    settle(watch);
+}
+
+/* Soon, and not from within. */
+static void tell(struct dns_watch *watch, uint64_t wait_ns) {
+    if (watch->tell.deadline.place == 0 &&
+        !alarm_set(worker_alarms(watch->options.worker), &watch->tell, clock_now_ns() + wait_ns)) {
+        log_plain(LOG_ERROR, "no memory for a timer: the pool has old addresses");
+    }
+}
+
+/* What a line says of the name, by its state now. */
+static const struct line {
+    enum log_level level;
+    const char *event;
+} LINES[] = {
+    [DNS_UNASKED] = {LOG_INFO, "a name was not asked for yet"},
+    [DNS_GOOD] = {LOG_INFO, "a name is resolved"},
+    [DNS_SOME] = {LOG_WARNING,
+                  "a name can be resolved in part: the old addresses of the rest stay"},
+    [DNS_NONE] = {LOG_WARNING, "a name has no addresses in the DNS"},
+    [DNS_FAILING] = {LOG_WARNING, "a name can't be resolved: its old addresses stay"},
+};
+
+static void log_change(struct dns_watch *watch, const struct dns_name *name) {
+    const struct line *line = &LINES[name->state];
+    struct log_field fields[5] = {
+        LOG_TEXT_OF("name", name->name),
+        LOG_TEXT_OF("records", DNS_RECORDS_TEXTS[name->records]),
+        LOG_U64(name->state == DNS_GOOD || name->state == DNS_SOME ? "addresses" : "kept",
+                name->n_found),
+    };
+    unsigned n = 3;
+    if (!log_enabled(line->level) || !log_limit_take(&watch->log)) {
+        return;
+    }
+    if (name->state != DNS_GOOD) {
+        fields[n++] = LOG_TEXT_OF("reason", name->error.text);
+    }
+    if (watch->log.n_left_out > 0) {
+        fields[n++] = LOG_U64("left_out", watch->log.n_left_out);
+    }
+    log_write(line->level, line->event, fields, n);
+    watch->log.n_left_out = 0;
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+static void arm(struct dns_watch *watch, uint64_t due_ns);
+
+static const enum metric METRICS[] = {
+    [DNS_FOUND] = METRIC_PICK_DNS_OK,
+    [DNS_PARTIAL] = METRIC_PICK_DNS_PARTIAL,
+    [DNS_EMPTY] = METRIC_PICK_DNS_EMPTY,
+    [DNS_FAILED] = METRIC_PICK_DNS_FAILED,
+};
+
+static void unlink_asked(struct asked *asked) {
+    *(asked->prev ? &asked->prev->next : &asked->watch->asked) = asked->next;
+    if (asked->next) {
+        asked->next->prev = asked->prev;
+    }
+    free(asked);
+}
+
+/* The answer of a name that is gone changes nothing. */
+static void take_result(struct dns_watch *watch, struct dns_name *name,
+                        const struct dns_result *result) {
+    enum dns_state before = name->state;
+    bool gone = name->gone;
+    lock_take(&watch->lock);
+    bool changed = dns_names_finish(&watch->names, name, result, clock_now_ns());
+    lock_drop(&watch->lock);
+    metric_add(METRICS[result->outcome], 1);
+    if (gone) {
+        return;
+    }
+    if (changed || name->state != before) {
+        log_change(watch, name);
+    }
+    watch->has_changed = watch->has_changed || changed;
+    if (watch->has_changed || watch->names.n_unasked == 0) {
+        tell(watch, watch->names.n_unasked == 0 ? 0 : TOGETHER_NS);
+    }
+}
+
+static void on_done(void *user, const struct dns_result *result) {
+    struct asked *asked = user;
+    struct dns_watch *watch = asked->watch;
+    struct dns_name *name = asked->name;
+    unlink_asked(asked);
+    take_result(watch, name, result);
+    arm(watch, clock_now_ns());
+}
+
+/* As if that had come of it. */
+static void fail(struct dns_watch *watch, struct dns_name *name, const struct error *err) {
+    struct dns_result result = {.outcome = DNS_FAILED, .error = *err};
+    take_result(watch, name, &result);
+}
+
+static struct source *source_of(struct dns_watch *watch, const struct dns_name *name,
+                                struct error *err);
+
+static void ask(struct dns_watch *watch, struct dns_name *name) {
+    struct error err;
+    struct source *source = source_of(watch, name, &err);
+    struct asked *asked = source ? calloc(1, sizeof(*asked)) : NULL;
+    if (!asked) {
+        if (source) {
+            error_set(&err, ST_NO_MEMORY, "no memory for asking the DNS");
+        }
+        fail(watch, name, &err);
+        return;
+    }
+    *asked = (struct asked){.watch = watch, .name = name, .source = source, .next = watch->asked};
+    if (asked->next) {
+        asked->next->prev = asked;
+    }
+    watch->asked = asked;
+    struct dns_query_ask question = {.resolver = source->resolver,
+                                     .name = name->name,
+                                     .records = name->records,
+                                     .known = name->found,
+                                     .n_known = name->n_found,
+                                     .done = on_done,
+                                     .user = asked};
+    if (dns_query_begin(&question, &name->query, &err) != ST_OK) {
+        unlink_asked(asked);
+        fail(watch, name, &err);
+    }
+}
+
+static struct dns_name *take_due(struct dns_watch *watch) {
+    lock_take(&watch->lock);
+    struct dns_name *name = dns_names_take(&watch->names, clock_now_ns());
+    lock_drop(&watch->lock);
+    return name;
+}
+
+/* Nothing is asked from within: a name may be known at once. */
+static void arm(struct dns_watch *watch, uint64_t due_ns) {
+    struct alarms *alarms = worker_alarms(watch->options.worker);
+    if (due_ns == UINT64_MAX) {
+        alarm_clear(alarms, &watch->due);
+    } else if (!alarm_set(alarms, &watch->due, due_ns)) {
+        log_plain(LOG_ERROR, "no memory for a timer: names are not resolved");
+    }
+}
+
+static void ask_due(struct dns_watch *watch) {
+    struct dns_name *name;
+    while ((name = take_due(watch))) {
+        ask(watch, name);
+    }
+    arm(watch, dns_names_next_ns(&watch->names));
+}
+
+static void ring_due(struct alarm *alarm) {
+    ask_due((struct dns_watch *)(void *)((char *)alarm - offsetof(struct dns_watch, due)));
+}
+
+/* ---- resolvers ------------------------------------------------------------------------------- */
+
+static void source_free(struct source *source) {
+    dns_resolver_free(source->resolver);
+    free(source);
+}
+
+static void end_if_over(struct dns_watch *watch) {
+    if (watch->stopping && watch->n_retiring == 0) {
+        watch->done(watch->cookie);
+    }
+}
+
+static void on_retired(void *cookie) {
+    struct source *source = cookie;
+    struct dns_watch *watch = source->watch;
+    source_free(source);
+    watch->n_retiring--;
+    end_if_over(watch);
+}
+
+/* What it is asked is due at once, of whoever comes next. */
+static void retire(struct source *source) {
+    struct dns_watch *watch = source->watch;
+    for (struct asked *asked = watch->asked, *next; asked; asked = next) {
+        struct dns_name *name = asked->name;
+        next = asked->next;
+        if (asked->source == source) {
+            dns_query_cancel(name->query);
+            unlink_asked(asked);
+            lock_take(&watch->lock);
+            dns_names_put_back(&watch->names, name, clock_now_ns());
+            lock_drop(&watch->lock);
+        }
+    }
+    *(source->prev ? &source->prev->next : &watch->sources) = source->next;
+    if (source->next) {
+        source->next->prev = source->prev;
+    }
+    watch->n_retiring++;
+    dns_resolver_stop(source->resolver, on_retired, source);
+}
+
+static struct source *source_new(struct dns_watch *watch, const struct dns_name *name,
+                                 struct error *err) {
+    struct source *source = calloc(1, sizeof(*source));
+    struct dns_resolver_options options = {.worker = watch->options.worker,
+                                           .servers = name->servers,
+                                           .timeout_ms = (unsigned)(name->timeout_ns / NS_PER_MS),
+                                           .system_file = watch->options.system_file};
+    if (!source) {
+        error_set(err, ST_NO_MEMORY, "no memory for asking the DNS");
+        return NULL;
+    }
+    *source =
+        (struct source){.watch = watch, .timeout_ns = name->timeout_ns, .next = watch->sources};
+    memcpy(source->servers, name->servers, sizeof(source->servers));
+    if (dns_resolver_new(&options, &source->resolver, err) != ST_OK) {
+        free(source);
+        return NULL;
+    }
+    if (source->next) {
+        source->next->prev = source;
+    }
+    watch->sources = source;
+    return source;
+}
+
+static bool fits(const struct source *source, const struct dns_name *name) {
+    return source->timeout_ns == name->timeout_ns && strcmp(source->servers, name->servers) == 0;
+}
+
+/* Found, or made. Returns: NULL: why it can't be. */
+static struct source *source_of(struct dns_watch *watch, const struct dns_name *name,
+                                struct error *err) {
+    struct source *source = watch->sources;
+    while (source && !fits(source, name)) {
+        source = source->next;
+    }
+    return source ? source : source_new(watch, name, err);
+}
+
+/* Those that no name asks. */
+static void retire_unwanted(struct dns_watch *watch) {
+    for (struct source *source = watch->sources, *next; source; source = next) {
+        bool wanted = false;
+        next = source->next;
+        for (size_t i = 0; !wanted && i < watch->names.n; i++) {
+            wanted = fits(source, watch->names.items[i]);
+        }
+        if (!wanted) {
+            retire(source);
+        }
+    }
+}
+
+/* Are the system's servers others now? */
+static bool system_has_changed(struct dns_watch *watch) {
+    bool changed = false, known = watch->system.read;
+    struct error err;
+    (void)!watched_file_read(&watch->system, &changed, &err); /* gone is another state */
+    watched_file_drop(&watch->system);
+    return changed && known;
+}
+
+/* ---- the plans ------------------------------------------------------------------------------- */
+
+void dns_watch_follow(struct dns_watch *watch, const struct pool_specs *specs) {
+    lock_take(&watch->lock);
+    bool good = dns_names_follow(&watch->names, specs, clock_now_ns());
+    lock_drop(&watch->lock);
+    if (!good) {
+        log_plain(LOG_ERROR, "no memory for the names of the pools");
+    }
+    retire_unwanted(watch);
+    watch->unsettled = true;
+    dns_watch_look(watch);
+    tell(watch, 0);
+}
+
+void dns_watch_look(struct dns_watch *watch) {
+    if (watch->stopping) {
+        return;
+    }
+    if (watch->names.n > 0 && system_has_changed(watch)) {
+        for (struct source *source = watch->sources, *next; source; source = next) {
+            next = source->next;
+            if (source->servers[0] == '\0') {
+                retire(source);
+            }
+        }
+    }
+    arm(watch, dns_names_next_ns(&watch->names));
+}
+
+enum status dns_watch_fill(const struct dns_watch *watch, struct pool_spec *spec,
+                           struct error *err) {
+    return dns_names_fill(&watch->names, spec, err);
+}
+
+/* ---- a look from outside --------------------------------------------------------------------- */
+
+static bool report(const struct dns_name *name, struct arena *arena, struct dns_report *out) {
+    bool fails = name->state != DNS_UNASKED && name->state != DNS_GOOD;
+    struct endpoint_address *addresses = arena_calloc(arena, name->n_found + 1, sizeof(*addresses));
+    *out = (struct dns_report){.name = arena_dup(arena, str_of(name->name)),
+                               .records = name->records,
+                               .state = name->state,
+                               .error = arena_dup(arena, str_of(fails ? name->error.text : "")),
+                               .addresses = addresses,
+                               .n_addresses = name->n_found,
+                               .answered_ns = name->answered_ns};
+    for (size_t i = 0; addresses && i < name->n_found; i++) {
+        addresses[i] = name->found[i].address;
+    }
+    return addresses && out->name.ptr && out->error.ptr;
+}
+
+size_t dns_watch_report(struct dns_watch *watch, struct arena *arena, struct dns_report **out) {
+    lock_take(&watch->lock);
+    size_t n = watch->names.n, i = 0;
+    *out = arena_calloc(arena, n + 1, sizeof(**out));
+    while (*out && i < n && report(watch->names.items[i], arena, &(*out)[i])) {
+        i++;
+    }
+    lock_drop(&watch->lock);
+    return i;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+enum status dns_watch_new(const struct dns_watch_options *options, struct dns_watch **out,
+                          struct error *err) {
+    struct dns_watch *watch = calloc(1, sizeof(*watch));
+    if (!watch) {
+        return error_set(err, ST_NO_MEMORY, "no memory for resolving names");
+    }
+    lock_init(&watch->lock);
+    watch->options = *options;
+    watch->due.ring = ring_due;
+    watch->tell.ring = ring_tell;
+    watch->names.dice.state = uv_hrtime();
+    watch->system.path = options->system_file ? options->system_file : SYSTEM_FILE;
+    *out = watch;
+    return ST_OK;
+}
+
+void dns_watch_stop(struct dns_watch *watch, void (*done)(void *cookie), void *cookie) {
+    struct alarms *alarms = worker_alarms(watch->options.worker);
+    watch->done = done;
+    watch->cookie = cookie;
+    watch->stopping = true;
+    watch->n_retiring++; /* this call itself */
+    while (watch->sources) {
+        retire(watch->sources);
+    }
+    alarm_clear(alarms, &watch->due);
+    alarm_clear(alarms, &watch->tell);
+    watch->n_retiring--;
+    end_if_over(watch);
+}
+
+void dns_watch_free(struct dns_watch *watch) {
+    if (watch) {
+        dns_names_fini(&watch->names);
+        lock_fini(&watch->lock);
+        free(watch);
+    }
+}

@@ -1,0 +1,249 @@
+/* A file and a list of endpoints become pools, again and again. */
+#include "pick/discovery/file/pool_watch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/log.h"
+#include "core/base/metric/metric.h"
+#include "core/os/watched_file.h"
+#include "pick/discovery/dns/watch.h"
+#include "pick/discovery/file/pool_file.h"
+#include "pick/discovery/kube/store.h"
+
+struct pool_watch {
+    struct pool_watch_options options;
+    struct watched_file file;
+    struct pool_set *pools;
+    char *text; /* of the file, as the pool has it */
+    size_t text_len;
+    struct dns_watch *dns; /* NULL: names are not resolved */
+};
+
+/* Without any text there is a pool without endpoints. */
+static enum status read_specs(const struct pool_watch_options *options, struct str text,
+                              struct pool_specs *out, struct error *err) {
+    struct pool_source sources[POOL_MOST_SOURCES];
+    size_t n = 0;
+    if (options->path) {
+        sources[n++] = (struct pool_source){.name = options->path, .text = text};
+    }
+    if (options->text) {
+        sources[n++] = (struct pool_source){.name = "--config-text", .text = str_of(options->text)};
+    }
+    if (options->more) {
+        sources[n++] =
+            (struct pool_source){.name = options->said_by ? options->said_by : "defaults",
+                                 .text = str_of(options->more),
+                                 .is_default = !options->said_by};
+    }
+    if (n == 0) {
+        sources[n++] = (struct pool_source){.name = "--endpoint", .text = STR("")};
+    }
+    return pool_file_parse_all(sources, n, out, err);
+}
+
+static const char *name_of(const struct pool_watch_options *options) {
+    return options->path ? options->path : "--config-text";
+}
+
+static enum status add_cluster(const struct pool_watch_options *options, struct pool_specs *specs,
+                               struct error *err) {
+    struct pool_spec *spec = specs->items[0];
+    if (specs->is_list) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "%s: has a list of pools; a picker with --kube has the cluster's alone",
+                         name_of(options));
+    }
+    if (spec->name.len > 0) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "%s: has an InferencePool; with --kube it is the cluster's",
+                         name_of(options));
+    }
+    return kube_store_is_synced(options->cluster) ? kube_store_fill(options->cluster, spec, err)
+                                                  : ST_OK;
+}
+
+/* What the file holds, and what there is beside it. `text`: ptr NULL without a file. */
+static enum status make_specs(const struct pool_watch_options *options, struct str text,
+                              struct pool_specs *out, struct error *err) {
+    enum status st = read_specs(options, text, out, err);
+    if (st == ST_OK && out->is_list && options->n_endpoints > 0) {
+        st = error_set(
+            err, ST_BAD_CONFIG,
+            "%s: has a list of pools, so that --endpoint %s can't be told to belong to one",
+            name_of(options), options->endpoints[0]);
+    }
+    for (size_t i = 0; st == ST_OK && i < options->n_endpoints; i++) {
+        st = pool_file_add_endpoint(out->items[0], str_of(options->endpoints[i]), err);
+    }
+    if (st == ST_OK && options->cluster) {
+        st = add_cluster(options, out, err);
+    }
+    if (st != ST_OK) {
+        pool_specs_free(out);
+    }
+    return st;
+}
+
+/* Returns: ST_OK with `*changed` false when the file holds what it held. */
+static enum status read_file(struct watched_file *file, bool *changed, struct error *err) {
+    enum status st = watched_file_read(file, changed, err);
+    return st == ST_OK ? ST_OK : error_prefix(err, "%s", file->path);
+}
+
+enum status pool_watch_read(const struct pool_watch_options *options, struct pool_specs *out,
+                            struct error *err) {
+    struct watched_file file = {.path = options->path};
+    bool changed = false;
+    enum status st = options->path ? read_file(&file, &changed, err) : ST_OK;
+    if (st == ST_OK) {
+        st = make_specs(options, watched_file_text(&file), out, err);
+    }
+    watched_file_drop(&file);
+    return st;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static void log_notes(const struct pool_specs *specs) {
+    for (size_t i = 0; i < specs->n; i++) {
+        const struct pool_spec *spec = specs->items[i];
+        for (size_t k = 0; k < spec->n_notes; k++) {
+            log_event(LOG_INFO, "a setting has no effect here, or not its whole",
+                      LOG_STR("setting", spec->notes[k].setting),
+                      LOG_TEXT_OF("why", spec->notes[k].why));
+        }
+    }
+}
+
+/* The text becomes the pools. `fresh`: it may be another than before, with other names. */
+static enum status take(struct pool_watch *watch, struct str text, bool fresh, struct error *err) {
+    struct pool_specs specs;
+    enum status st = make_specs(&watch->options, text, &specs, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    if (watch->dns && fresh) {
+        dns_watch_follow(watch->dns, &specs);
+    }
+    for (size_t i = 0; watch->dns && st == ST_OK && i < specs.n; i++) {
+        st = dns_watch_fill(watch->dns, specs.items[i], err);
+    }
+    if (st == ST_OK) {
+        if (fresh) {
+            log_notes(&specs);
+        }
+        return pool_set_update(watch->pools, &specs, err);
+    }
+    pool_specs_free(&specs);
+    return st;
+}
+
+/* What was read becomes the pools, and is kept for the next time that they are made. */
+static enum status take_file(struct pool_watch *watch, struct error *err) {
+    struct str text = watched_file_text(&watch->file);
+    char *copy = malloc(text.len + 1);
+    if (!copy) {
+        return error_set(err, ST_NO_MEMORY, "no memory for the pool's configuration");
+    }
+    enum status st = take(watch, text, true, err);
+    if (st != ST_OK) {
+        free(copy);
+        return st;
+    }
+    if (text.len > 0) {
+        memcpy(copy, text.ptr, text.len);
+    }
+    free(watch->text);
+    watch->text = copy;
+    watch->text_len = text.len;
+    return ST_OK;
+}
+
+enum status pool_watch_new(const struct pool_watch_options *options, struct pool_set *pools,
+                           struct pool_watch **out, struct error *err) {
+    struct pool_watch *watch = calloc(1, sizeof(*watch));
+    bool changed = false;
+    if (!watch) {
+        return error_set(err, ST_NO_MEMORY, "no memory for watching the pool's configuration");
+    }
+    watch->options = *options;
+    watch->file.path = options->path;
+    watch->pools = pools;
+    enum status st = options->path ? read_file(&watch->file, &changed, err) : ST_OK;
+    if (st == ST_OK) {
+        st = take_file(watch, err);
+    }
+    watched_file_drop(&watch->file);
+    if (st != ST_OK) {
+        pool_watch_free(watch);
+        return st;
+    }
+    *out = watch;
+    return ST_OK;
+}
+
+void pool_watch_free(struct pool_watch *watch) {
+    if (watch) {
+        free(watch->text);
+        free(watch);
+    }
+}
+
+static struct str text_of(const struct pool_watch *watch) {
+    return str_make(watch->text, watch->text_len);
+}
+
+static void log_failure(const struct error *err) {
+    log_event(LOG_ERROR, "the pools can't be made anew: the old stay",
+              LOG_TEXT_OF("reason", err->text));
+}
+
+void pool_watch_resolve(struct pool_watch *watch, struct dns_watch *dns) {
+    struct pool_specs specs;
+    struct error err;
+    watch->dns = dns;
+    if (make_specs(&watch->options, text_of(watch), &specs, &err) == ST_OK) {
+        dns_watch_follow(dns, &specs);
+        pool_specs_free(&specs);
+    } else {
+        log_failure(&err);
+    }
+}
+
+bool pool_watch_renew(struct pool_watch *watch) {
+    struct error err;
+    enum status st = take(watch, text_of(watch), false, &err);
+    if (st != ST_OK) {
+        log_failure(&err);
+    }
+    return st == ST_OK;
+}
+
+bool pool_watch_check(struct pool_watch *watch) {
+    bool changed = false;
+    struct error err;
+    if (!watch->options.path) {
+        return false;
+    }
+    enum status st = read_file(&watch->file, &changed, &err);
+    if (st == ST_OK && changed) {
+        st = take_file(watch, &err);
+    }
+    watched_file_drop(&watch->file);
+    if (changed && st == ST_OK) {
+        struct pool_numbers numbers;
+        pool_set_read(watch->pools, &numbers);
+        metric_add(METRIC_RELOADS_POOL, 1);
+        log_event(LOG_INFO, "the pool has changed", LOG_TEXT_OF("file", watch->options.path),
+                  LOG_U64("generation", numbers.generation),
+                  LOG_U64("endpoints", numbers.n_endpoints));
+    } else if (changed) {
+        metric_add(METRIC_RELOAD_FAILURES_POOL, 1);
+        log_event(LOG_ERROR,
+                  "the pool's configuration has changed and can't be used: the old stays",
+                  LOG_TEXT_OF("reason", err.text));
+    }
+    return changed && st == ST_OK;
+}

@@ -1,0 +1,158 @@
+/* A pool follows its file: what changes is taken over, what cannot be used is not, and both are
+ * counted once for each state the file is in. */
+#include "pick/discovery/file/pool_watch.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/base/metric/metric.h"
+
+struct fixture {
+    char dir[40], path[60], other[60];
+    struct pool_set *pools;
+};
+
+static void write_file(const char *path, const char *text) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void open_fixture(struct fixture *f, const char *text) {
+    struct error err;
+    snprintf(f->dir, sizeof(f->dir), "/tmp/pool_watch_test.XXXXXX");
+    assert_non_null(mkdtemp(f->dir));
+    snprintf(f->path, sizeof(f->path), "%s/pool.yaml", f->dir);
+    snprintf(f->other, sizeof(f->other), "%s/other.yaml", f->dir);
+    if (text) {
+        write_file(f->path, text);
+    }
+    assert_int_equal(pool_set_new(&f->pools, &err), ST_OK);
+}
+
+static void close_fixture(struct fixture *f) {
+    pool_set_free(f->pools);
+    unlink(f->path);
+    unlink(f->other);
+    assert_int_equal(rmdir(f->dir), 0);
+    assert_int_equal(metric_read(METRIC_ARENAS), 0);
+}
+
+static void expect_pool(struct fixture *f, uint64_t generation, uint32_t n_endpoints) {
+    struct pool_numbers numbers;
+    pool_set_read(f->pools, &numbers);
+    assert_int_equal(numbers.generation, generation);
+    assert_int_equal(numbers.n_endpoints, n_endpoints);
+}
+
+#define ONE "endpoints: [10.0.0.1:8000]\n"
+#define TWO "endpoints: [10.0.0.1:8000, 10.0.0.2:8000]\n"
+
+static void a_file_is_followed(void **state) {
+    (void)state;
+    struct fixture f;
+    struct pool_watch *watch;
+    struct error err;
+    int64_t taken = metric_read(METRIC_RELOADS_POOL);
+    int64_t failed = metric_read(METRIC_RELOAD_FAILURES_POOL);
+    open_fixture(&f, ONE);
+    struct pool_watch_options options = {.path = f.path};
+    assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_OK);
+    expect_pool(&f, 1, 1);
+    assert_false(pool_watch_check(watch));
+    write_file(f.path, ONE); /* touched, not changed */
+    assert_false(pool_watch_check(watch));
+    expect_pool(&f, 1, 1);
+    write_file(f.path, TWO);
+    assert_true(pool_watch_check(watch));
+    assert_false(pool_watch_check(watch));
+    expect_pool(&f, 2, 2);
+    write_file(f.path, "endpoints: [nonsense]\n");
+    assert_false(pool_watch_check(watch));
+    assert_false(pool_watch_check(watch));
+    expect_pool(&f, 2, 2);
+    assert_int_equal(metric_read(METRIC_RELOAD_FAILURES_POOL), failed + 1);
+    assert_int_equal(unlink(f.path), 0); /* gone is another state, and no better */
+    assert_false(pool_watch_check(watch));
+    assert_false(pool_watch_check(watch));
+    expect_pool(&f, 2, 2);
+    assert_int_equal(metric_read(METRIC_RELOAD_FAILURES_POOL), failed + 2);
+    write_file(f.other, ONE); /* replaced whole, as a careful writer does */
+    assert_int_equal(rename(f.other, f.path), 0);
+    assert_true(pool_watch_check(watch));
+    expect_pool(&f, 3, 1);
+    assert_int_equal(metric_read(METRIC_RELOADS_POOL), taken + 2);
+    pool_watch_free(watch);
+    close_fixture(&f);
+}
+
+static void endpoints_beside_the_file(void **state) {
+    static const char *const endpoints[] = {"10.0.0.2:8000", "[::1]:8000"};
+    (void)state;
+    struct fixture f;
+    struct pool_watch *watch;
+    struct error err;
+    open_fixture(&f, ONE);
+    struct pool_watch_options options = {.path = f.path, .endpoints = endpoints, .n_endpoints = 2};
+    assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_OK);
+    expect_pool(&f, 1, 3);
+    write_file(f.path, TWO); /* one of them is there as well, which is one */
+    assert_true(pool_watch_check(watch));
+    expect_pool(&f, 2, 3);
+    pool_watch_free(watch);
+    options.path = NULL;
+    assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_OK);
+    expect_pool(&f, 3, 2);
+    assert_false(pool_watch_check(watch));
+    pool_watch_free(watch);
+    close_fixture(&f);
+}
+
+static void what_is_wrong_at_the_start(void **state) {
+    static const char *const bad[] = {"10.0.0.1"};
+    (void)state;
+    struct fixture f;
+    struct pool_watch *watch = NULL;
+    struct pool_specs specs;
+    struct error err;
+    open_fixture(&f, NULL);
+    struct pool_watch_options options = {.path = f.path};
+    assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_IO);
+    assert_non_null(strstr(err.text, "pool.yaml: No such file"));
+    assert_int_equal(pool_watch_read(&options, &specs, &err), ST_IO);
+    write_file(f.path, "models: {a: b}\n");
+    assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_BAD_CONFIG);
+    assert_non_null(strstr(err.text, "pool.yaml:1: unknown field \"models.a\""));
+    assert_int_equal(pool_watch_read(&options, &specs, &err), ST_BAD_CONFIG);
+    options = (struct pool_watch_options){.endpoints = bad, .n_endpoints = 1};
+    assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_BAD_CONFIG);
+    assert_null(watch);
+    assert_int_equal(specs.n, 0);
+    expect_pool(&f, 0, 0);
+    write_file(f.path, TWO);
+    options = (struct pool_watch_options){.path = f.path};
+    assert_int_equal(pool_watch_read(&options, &specs, &err), ST_OK);
+    assert_int_equal(specs.items[0]->n_endpoints, 2);
+    assert_false(specs.is_list);
+    expect_pool(&f, 0, 0); /* only looked at */
+    pool_specs_free(&specs);
+    close_fixture(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_file_is_followed),
+        cmocka_unit_test(endpoints_beside_the_file),
+        cmocka_unit_test(what_is_wrong_at_the_start),
+    };
+    return cmocka_run_group_tests_name("discover/pool_watch", tests, NULL, NULL);
+}

@@ -1,0 +1,275 @@
+/* The object ExecCredential, both ways, and what a kubeconfig says of the program. */
+#include "pick/discovery/kube/credentials/exec.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec/kube/stream.h"
+#include "codec/protobuf/grpc_text.h"
+#include "pick/discovery/kube/credentials/config_state.h"
+#include "pick/discovery/kube/time.h"
+
+static const char *const VERSIONS[] = {"client.authentication.k8s.io/v1",
+                                       "client.authentication.k8s.io/v1beta1"};
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory for a program that says who we are");
+}
+
+/* ---- what a kubeconfig says ------------------------------------------------------------------ */
+
+static enum status read_version(const struct doc_node *node, struct kube_exec *exec,
+                                struct error *err) {
+    struct doc_node member = doc_get(node, "apiVersion");
+    enum status status = kube_config_text(node, "apiVersion", &exec->version, err);
+    if (status != ST_OK) {
+        return status;
+    }
+    for (size_t i = 0; exec->version && i < sizeof(VERSIONS) / sizeof(VERSIONS[0]); i++) {
+        if (strcmp(exec->version, VERSIONS[i]) == 0) {
+            return ST_OK;
+        }
+    }
+    return doc_error(member.val ? &member : node, err, "expected the apiVersion %s or %s",
+                     VERSIONS[0], VERSIONS[1]);
+}
+
+/* One that can only work with a person in front of it can't here. */
+static enum status check_mode(const struct doc_node *node, struct error *err) {
+    struct doc_node member = doc_get(node, "interactiveMode");
+    struct str mode = STR("IfAvailable");
+    enum status status = doc_present(&member) ? doc_read_str(&member, &mode, err) : ST_OK;
+    if (status == ST_OK && str_is(mode, "Always")) {
+        status = doc_error(&member, err, "a program that always asks a person can't be used here");
+    } else if (status == ST_OK && !str_is(mode, "Never") && !str_is(mode, "IfAvailable")) {
+        status = doc_error(&member, err, "expected Never, IfAvailable or Always, got \"%.*s\"",
+                           STR_ARG(mode));
+    }
+    return status;
+}
+
+/* A path is relative to the kubeconfig; a name without a slash is looked for in $PATH. */
+static enum status read_command(const struct doc_node *node, const char *folder, char **out,
+                                struct error *err) {
+    char *command = NULL;
+    enum status status = kube_config_text(node, "command", &command, err);
+    if (status == ST_OK && !command) {
+        status = doc_error(node, err, "expected the name of a program (command)");
+    }
+    if (status == ST_OK && command && strchr(command, '/')) {
+        *out = kube_config_path(folder, str_of(command));
+        status = *out ? ST_OK : no_memory(err);
+        free(command);
+        return status;
+    }
+    *out = command;
+    return status;
+}
+
+static enum status read_argv(const struct doc_node *node, const char *folder,
+                             struct kube_exec *exec, struct error *err) {
+    struct doc_node args = doc_get(node, "args"), item = {0};
+    size_t n = 1;
+    exec->argv = calloc(doc_count(&args) + 2, sizeof(*exec->argv));
+    if (!exec->argv) {
+        return no_memory(err);
+    }
+    enum status status = read_command(node, folder, &exec->argv[0], err);
+    while (status == ST_OK && doc_present(&args) && doc_each(&args, &item)) {
+        struct str text = {NULL, 0};
+        if (!yyjson_is_str(item.val)) {
+            return doc_error(&item, err, "expected text"); /* it may be secret */
+        }
+        text = str_make(yyjson_get_str(item.val), yyjson_get_len(item.val));
+        exec->argv[n++] = str_dup(text);
+        status = exec->argv[n - 1] ? ST_OK : no_memory(err);
+    }
+    return status;
+}
+
+static enum status add_variable(const struct doc_node *item, char **out, struct error *err) {
+    struct str name = {NULL, 0}, value = STR("");
+    enum status status = kube_config_secret(item, "name", &name, err);
+    status = status == ST_OK ? kube_config_secret(item, "value", &value, err) : status;
+    if (status != ST_OK) {
+        return status;
+    }
+    if (name.len == 0 || memchr(name.ptr, '=', name.len)) {
+        return doc_error(item, err, "expected the name of a variable");
+    }
+    size_t n_bytes = name.len + value.len + 2;
+    *out = malloc(n_bytes);
+    if (!*out) {
+        return no_memory(err);
+    }
+    snprintf(*out, n_bytes, "%.*s=%.*s", STR_ARG(name), STR_ARG(value));
+    return ST_OK;
+}
+
+static enum status read_env(const struct doc_node *node, struct kube_exec *exec,
+                            struct error *err) {
+    struct doc_node env = doc_get(node, "env"), item = {0};
+    enum status status = ST_OK;
+    size_t n = 0;
+    exec->env = calloc(doc_count(&env) + 1, sizeof(*exec->env));
+    if (!exec->env) {
+        return no_memory(err);
+    }
+    while (status == ST_OK && doc_present(&env) && doc_each(&env, &item)) {
+        status = add_variable(&item, &exec->env[n++], err);
+    }
+    return status;
+}
+
+enum status kube_exec_read(const struct doc_node *node, const char *folder, struct kube_exec **out,
+                           struct error *err) {
+    struct doc_node wants = doc_get(node, "provideClusterInfo");
+    struct kube_exec *exec = calloc(1, sizeof(*exec));
+    if (!exec) {
+        return no_memory(err);
+    }
+    enum status status = read_version(node, exec, err);
+    status = status == ST_OK ? check_mode(node, err) : status;
+    status = status == ST_OK ? read_argv(node, folder, exec, err) : status;
+    status = status == ST_OK ? read_env(node, exec, err) : status;
+    status = status == ST_OK ? kube_config_text(node, "installHint", &exec->hint, err) : status;
+    if (status == ST_OK && doc_present(&wants)) {
+        status = doc_read_bool(&wants, &exec->wants_cluster, err);
+    }
+    if (status != ST_OK) {
+        kube_exec_free(exec);
+        return status;
+    }
+    *out = exec;
+    return ST_OK;
+}
+
+static void free_texts(char **texts) {
+    for (size_t i = 0; texts && texts[i]; i++) {
+        secret_wipe(texts[i], strlen(texts[i]));
+        free(texts[i]);
+    }
+    free(texts);
+}
+
+void kube_exec_free(struct kube_exec *exec) {
+    if (exec) {
+        free_texts(exec->argv);
+        free_texts(exec->env);
+        free(exec->version);
+        free(exec->hint);
+        free(exec);
+    }
+}
+
+/* ---- what the program is told ---------------------------------------------------------------- */
+
+static void print_base64(struct buf *out, struct str bytes) {
+    size_t before = out->len;
+    grpc_binary_print(out, bytes);
+    while ((out->len - before) % 4 != 0 && !out->failed) {
+        buf_add_char(out, '=');
+    }
+}
+
+static void print_cluster(const struct kube_exec_cluster *cluster, struct buf *out) {
+    buf_add_str(out, STR(",\"cluster\":{\"server\":"));
+    buf_add_json_string(out, str_of(cluster->server));
+    if (cluster->tls_name) {
+        buf_add_str(out, STR(",\"tls-server-name\":"));
+        buf_add_json_string(out, str_of(cluster->tls_name));
+    }
+    if (cluster->insecure) {
+        buf_add_str(out, STR(",\"insecure-skip-tls-verify\":true"));
+    }
+    if (cluster->ca.len > 0) {
+        buf_add_str(out, STR(",\"certificate-authority-data\":\""));
+        print_base64(out, cluster->ca);
+        buf_add_char(out, '"');
+    }
+    buf_printf(out, ",\"config\":%s}", cluster->extension ? cluster->extension : "null");
+}
+
+void kube_exec_print_info(const struct kube_exec *exec, const struct kube_exec_cluster *cluster,
+                          struct buf *out) {
+    buf_printf(out, "{\"kind\":\"ExecCredential\",\"apiVersion\":\"%s\",\"spec\":{", exec->version);
+    buf_add_str(out, STR("\"interactive\":false"));
+    if (exec->wants_cluster) {
+        print_cluster(cluster, out);
+    }
+    buf_add_str(out, STR("}}"));
+}
+
+/* ---- what it answers ------------------------------------------------------------------------- */
+
+static enum status check_kind(const struct kube_exec *exec, const struct doc_node *root,
+                              struct error *err) {
+    if (!str_is(kube_text(root, "kind"), "ExecCredential")) {
+        return error_set(err, ST_BAD_ANSWER, "printed something that is no ExecCredential");
+    }
+    if (!str_is(kube_text(root, "apiVersion"), exec->version)) {
+        return error_set(err, ST_BAD_ANSWER,
+                         "printed an ExecCredential of another apiVersion than %s", exec->version);
+    }
+    return ST_OK;
+}
+
+static enum status read_end(const struct doc_node *status_node, int64_t *out, struct error *err) {
+    struct str text = kube_text(status_node, "expirationTimestamp");
+    *out = INT64_MAX;
+    if (text.len > 0 && !kube_time_parse(text, out)) {
+        return error_set(err, ST_BAD_ANSWER, "printed an expirationTimestamp that is no time");
+    }
+    return ST_OK;
+}
+
+static enum status take(struct credential *datum, const struct doc_node *node, const char *key,
+                        struct error *err) {
+    struct str text = kube_text(node, key);
+    return text.len > 0 ? credential_set(datum, text, err) : ST_OK;
+}
+
+static enum status read_status(const struct doc_node *node, struct kube_credential *out,
+                               struct error *err) {
+    enum status status = read_end(node, &out->until_s, err);
+    status = status == ST_OK ? take(&out->token, node, "token", err) : status;
+    status = status == ST_OK ? take(&out->cert, node, "clientCertificateData", err) : status;
+    status = status == ST_OK ? take(&out->key, node, "clientKeyData", err) : status;
+    if (status == ST_OK && !out->token.text && !out->cert.text) {
+        status = error_set(err, ST_BAD_ANSWER, "printed neither a token nor a certificate");
+    }
+    if (status == ST_OK && !out->cert.text != !out->key.text) {
+        status = error_set(err, ST_BAD_ANSWER, "printed a certificate or a key without the other");
+    }
+    return status;
+}
+
+enum status kube_exec_parse(const struct kube_exec *exec, struct str output,
+                            struct kube_credential *out, struct error *err) {
+    struct kube_credential read = {.until_s = 0};
+    struct doc *doc = NULL;
+    if (kube_object_parse(output, &doc, err) != ST_OK) {
+        return err->status == ST_NO_MEMORY
+                   ? ST_NO_MEMORY
+                   : error_set(err, ST_BAD_ANSWER, "printed something that is no JSON object");
+    }
+    struct doc_node root = doc_root(doc), node = doc_get(&root, "status");
+    enum status status = check_kind(exec, &root, err);
+    status = status == ST_OK ? read_status(&node, &read, err) : status;
+    doc_free(doc);
+    if (status != ST_OK) {
+        kube_credential_fini(&read);
+        return status;
+    }
+    kube_credential_fini(out);
+    *out = read;
+    return ST_OK;
+}
+
+void kube_credential_fini(struct kube_credential *credential) {
+    credential_fini(&credential->token);
+    credential_fini(&credential->cert);
+    credential_fini(&credential->key);
+    *credential = (struct kube_credential){.until_s = 0};
+}

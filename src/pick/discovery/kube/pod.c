@@ -1,0 +1,159 @@
+/* A pod's JSON becomes one small block of memory. */
+#include "pick/discovery/kube/pod.h"
+
+#include <stdlib.h>
+
+#include "core/base/num.h"
+
+/* Names of upstream's pickers; the first that is there counts. */
+static const char *const PORT_ANNOTATIONS[] = {"llm-d.ai/active-ports",
+                                               "inference.networking.k8s.io/active-ports"};
+
+static struct str text_of(yyjson_val *value) {
+    return yyjson_is_str(value) ? str_make(yyjson_get_str(value), yyjson_get_len(value))
+                                : str_make(NULL, 0);
+}
+
+/* ---- what it says ---------------------------------------------------------------------------- */
+
+static bool is_ready(yyjson_val *object) {
+    yyjson_val *conditions = yyjson_ptr_get(object, "/status/conditions"), *condition;
+    size_t i, max;
+    if (yyjson_ptr_get(object, "/metadata/deletionTimestamp")) {
+        return false;
+    }
+    yyjson_arr_foreach(conditions, i, max, condition) {
+        if (yyjson_equals_str(yyjson_obj_get(condition, "type"), "Ready")) {
+            return yyjson_equals_str(yyjson_obj_get(condition, "status"), "True");
+        }
+    }
+    return false;
+}
+
+static enum status read_address(yyjson_val *object, struct endpoint_address *out,
+                                struct error *err) {
+    struct str ip = text_of(yyjson_ptr_get(object, "/status/podIP"));
+    if (!ip.ptr) {
+        ip = text_of(yyjson_ptr_get(object, "/status/podIPs/0/ip"));
+    }
+    if (ip.len > 0 && !endpoint_address_parse_ip(ip, out)) {
+        return error_set(err, ST_BAD_CONFIG, "status.podIP: expected an IP address, got \"%.*s\"",
+                         STR_ARG(ip));
+    }
+    return ST_OK;
+}
+
+static struct str ports_of(yyjson_val *object) {
+    yyjson_val *annotations = yyjson_ptr_get(object, "/metadata/annotations");
+    struct str text = {NULL, 0};
+    for (size_t i = 0; !text.ptr && i < sizeof PORT_ANNOTATIONS / sizeof *PORT_ANNOTATIONS; i++) {
+        text = text_of(yyjson_obj_get(annotations, PORT_ANNOTATIONS[i]));
+    }
+    return text;
+}
+
+/* ---- the block ------------------------------------------------------------------------------- */
+
+/* Copies to *at, with a NUL behind it. */
+static struct str put(char **at, struct str text) {
+    char *start = *at;
+    if (!text.ptr) {
+        return text;
+    }
+    memcpy(start, text.ptr, text.len);
+    start[text.len] = '\0';
+    *at = start + text.len + 1;
+    return str_make(start, text.len);
+}
+
+static size_t labels_bytes(yyjson_val *labels) {
+    size_t n = 0, i, max;
+    yyjson_val *key, *value;
+    if (!labels) {
+        return 0;
+    }
+    yyjson_obj_foreach(labels, i, max, key, value) {
+        n += sizeof(struct pool_label) + yyjson_get_len(key) + yyjson_get_len(value) + 2;
+    }
+    return n;
+}
+
+/* Labels that are no texts are none; the API has no such. */
+static void put_labels(struct kube_pod *pod, yyjson_val *labels, char **at) {
+    struct pool_label *items = (struct pool_label *)(void *)(pod + 1);
+    size_t n = 0, i, max;
+    yyjson_val *key, *value;
+    pod->labels = (struct pool_labels){items, 0};
+    if (!labels) {
+        return;
+    }
+    yyjson_obj_foreach(labels, i, max, key, value) {
+        if (yyjson_is_str(value)) {
+            items[n++] = (struct pool_label){put(at, text_of(key)), put(at, text_of(value))};
+        }
+    }
+    pod->labels.n = n;
+}
+
+enum status kube_pod_read(yyjson_val *object, struct kube_pod **out, struct error *err) {
+    struct str name = text_of(yyjson_ptr_get(object, "/metadata/name"));
+    struct str ports = ports_of(object);
+    yyjson_val *labels = yyjson_ptr_get(object, "/metadata/labels");
+    struct endpoint_address address = {.family = 0};
+    enum status st = read_address(object, &address, err);
+    if (st == ST_OK && name.len == 0) {
+        st = error_set(err, ST_BAD_CONFIG, "metadata.name: expected a name, got none");
+    }
+    if (st != ST_OK) {
+        return st;
+    }
+    size_t n_bytes = sizeof(struct kube_pod) + labels_bytes(labels) + name.len + ports.len + 2;
+    struct kube_pod *pod = calloc(1, n_bytes);
+    if (!pod) {
+        return error_set(err, ST_NO_MEMORY, "no memory for a pod");
+    }
+    char *at = (char *)(pod + 1) + yyjson_obj_size(labels) * sizeof(struct pool_label);
+    pod->ready = address.family > 0 && is_ready(object);
+    pod->address = address;
+    pod->name = put(&at, name);
+    pod->active_ports = put(&at, ports);
+    put_labels(pod, labels, &at);
+    *out = pod;
+    return ST_OK;
+}
+
+/* ---- looking --------------------------------------------------------------------------------- */
+
+static bool same_labels(struct pool_labels a, struct pool_labels b) {
+    for (size_t i = 0; i < a.n && a.n == b.n; i++) {
+        if (!str_eq(a.items[i].key, b.items[i].key) ||
+            !str_eq(a.items[i].value, b.items[i].value)) {
+            return false;
+        }
+    }
+    return a.n == b.n;
+}
+
+static bool same_ports(struct str a, struct str b) {
+    return a.ptr && b.ptr ? str_eq(a, b) : a.ptr == b.ptr;
+}
+
+bool kube_pod_equal(const struct kube_pod *a, const struct kube_pod *b) {
+    return a->ready == b->ready && endpoint_address_equal(&a->address, &b->address) &&
+           same_ports(a->active_ports, b->active_ports) && same_labels(a->labels, b->labels);
+}
+
+bool kube_pod_has_port(const struct kube_pod *pod, uint16_t port) {
+    struct str rest = pod->active_ports;
+    if (!rest.ptr) {
+        return true;
+    }
+    while (rest.ptr) {
+        uint64_t number = 0;
+        struct str item = str_trim(str_cut(&rest, ','));
+        if (num_parse_u64(item, &number) && number == port) {
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,373 @@
+/* Watches into a store. Another thread may look at the numbers: whoever changes these has the lock,
+ * and nothing is called with it. */
+#include "pick/discovery/kube/source.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "codec/kube/stream.h"
+#include "core/base/log.h"
+#include "core/base/num.h"
+#include "core/event/clock.h"
+#include "core/event/lock.h"
+
+static const uint64_t TOGETHER_NS = 5000000;
+/* After the word, as many times longer than it took. */
+enum { REST_TIMES = 9 };
+static const uint64_t LONGEST_REST_NS = UINT64_C(2000000000);
+
+struct watched {
+    struct kube_source *source;
+    enum kube_kind kind;
+    struct kube_watch *watch; /* NULL: it isn't asked for; under lock */
+};
+
+struct kube_source {
+    struct kube_source_options options;
+    struct kube_config *config; /* until the client has it */
+    char *server, *name_space, *selector;
+    struct kube_store *store;
+    struct worker *worker;
+    struct kube_client *client;
+    struct watched kinds[N_KUBE_KINDS];
+    struct alarm tell;
+    uint64_t told; /* the store's version of the last word */
+    uint64_t rested_ns;
+    struct lock lock;
+    struct kube_source_report report; /* but for the watches' own numbers; under lock */
+};
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory for watching a cluster");
+}
+
+/* ---- the word -------------------------------------------------------------------------------- */
+
+static void count(struct kube_source *source) {
+    struct kube_counts counts[N_KUBE_KINDS];
+    for (int kind = 0; kind < N_KUBE_KINDS; kind++) {
+        kube_store_count(source->store, (enum kube_kind)kind, &counts[kind]);
+    }
+    lock_take(&source->lock);
+    for (int kind = 0; kind < N_KUBE_KINDS; kind++) {
+        source->report.kinds[kind].counts = counts[kind];
+    }
+    source->report.group = kube_store_group(source->store);
+    source->report.synced = kube_store_is_synced(source->store);
+    lock_drop(&source->lock);
+}
+
+static void give_word(struct kube_source *source) {
+    lock_take(&source->lock);
+    source->report.n_told++;
+    lock_drop(&source->lock);
+    source->told = kube_store_version(source->store);
+    source->options.changed(source->options.cookie);
+}
+
+static void ring_tell(struct alarm *alarm) {
+    struct kube_source *source =
+        (struct kube_source *)(void *)((char *)alarm - offsetof(struct kube_source, tell));
+    uint64_t begin_ns = clock_now_ns();
+    count(source);
+    if (kube_store_is_synced(source->store) && source->told != kube_store_version(source->store)) {
+        give_word(source);
+    }
+    uint64_t end_ns = clock_now_ns();
+    uint64_t rest_ns = REST_TIMES * (end_ns - begin_ns);
+    source->rested_ns = end_ns + (rest_ns < LONGEST_REST_NS ? rest_ns : LONGEST_REST_NS);
+}
+
+/* Something came: soon, together with what comes until then. */
+static void note(struct kube_source *source) {
+    uint64_t due_ns = clock_now_ns() + TOGETHER_NS;
+    due_ns = due_ns > source->rested_ns ? due_ns : source->rested_ns;
+    if (source->tell.deadline.place == 0 &&
+        !alarm_set(worker_alarms(source->worker), &source->tell, due_ns)) {
+        log_plain(LOG_ERROR, "no memory for a timer: the pool is older than what is known");
+    }
+}
+
+/* ---- what watches tell ----------------------------------------------------------------------- */
+
+static void on_begin(void *cookie) {
+    struct watched *watched = cookie;
+    kube_store_begin(watched->source->store, watched->kind);
+}
+
+static void on_object(void *cookie, enum kube_event event, const struct doc_node *object) {
+    struct watched *watched = cookie;
+    (event == KUBE_DELETED ? kube_store_remove : kube_store_put)(watched->source->store,
+                                                                 watched->kind, object);
+    if (event != KUBE_LISTED) {
+        note(watched->source);
+    }
+}
+
+/* An empty list may be that of a kind that the server does not have: then that follows at once. */
+static void on_synced(void *cookie) {
+    struct watched *watched = cookie;
+    kube_store_end(watched->source->store, watched->kind, true);
+    note(watched->source);
+}
+
+/* What was known of a kind stays when we may no longer read it: rights come back. */
+static bool is_missing(const struct watched *watched, enum kube_phase phase) {
+    struct kube_counts counts;
+    kube_store_count(watched->source->store, watched->kind, &counts);
+    return phase == KUBE_NOT_SERVED ||
+           (phase == KUBE_DENIED && !counts.known && watched->kind != KUBE_POD);
+}
+
+static void on_state(void *cookie, const struct kube_state *state) {
+    struct watched *watched = cookie;
+    struct kube_source *source = watched->source;
+    if (is_missing(watched, state->phase)) {
+        kube_store_give_up(source->store, watched->kind);
+        note(source);
+    }
+    if (source->options.state) {
+        source->options.state(source->options.cookie);
+    }
+}
+
+/* ---- ports ----------------------------------------------------------------------------------- */
+
+enum status kube_ports_parse(const char *text, struct kube_ports *out, struct error *err) {
+    struct str rest = str_of(text);
+    out->n = 0;
+    while (rest.ptr) {
+        uint64_t port = 0;
+        struct str item = str_trim(str_cut(&rest, ','));
+        if (!num_parse_u64(item, &port) || port < 1 || port > UINT16_MAX ||
+            out->n == KUBE_MOST_PORTS) {
+            return error_set(err, ST_BAD_CONFIG,
+                             "expected 1 to %d ports of 1 to 65535, as 8000,8001, got \"%s\"",
+                             KUBE_MOST_PORTS, text);
+        }
+        out->items[out->n++] = (uint16_t)port;
+    }
+    return ST_OK;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static enum status copy(const char *text, char **out, struct error *err) {
+    *out = strdup(text);
+    return *out ? ST_OK : no_memory(err);
+}
+
+/* Of the pool in the store. */
+static const char *name_of(const struct kube_source *source) {
+    return source->options.pool ? source->options.pool : "pods";
+}
+
+static enum status copy_texts(struct kube_source *source, struct error *err) {
+    const char *name_space = source->options.name_space;
+    size_t n = sizeof("metadata.name=") + strlen(name_of(source));
+    name_space = name_space ? name_space : kube_config_namespace(source->config);
+    enum status st = copy(name_space ? name_space : "default", &source->name_space, err);
+    if (st == ST_OK) {
+        st = copy(kube_config_server(source->config), &source->server, err);
+    }
+    if (st == ST_OK) {
+        source->selector = malloc(n);
+        st = source->selector ? ST_OK : no_memory(err);
+    }
+    if (st == ST_OK) {
+        snprintf(source->selector, n, "metadata.name=%s", name_of(source));
+    }
+    return st;
+}
+
+/* The store has an InferencePool in any case; one that nobody else knows takes all pods that it is
+ * told of. */
+static enum status put_pool(struct kube_source *source, struct error *err) {
+    struct arena *arena = arena_new(NULL, 0);
+    struct kube_ports ports;
+    struct doc *doc = NULL;
+    struct buf text;
+    enum status st = kube_ports_parse(source->options.ports, &ports, err);
+    buf_init(&text, arena, arena ? 512 : 0);
+    buf_printf(&text,
+               "{\"metadata\":{\"name\":\"%s\"},\"spec\":{\"selector\":{\"matchLabels\":{}},"
+               "\"targetPorts\":[",
+               name_of(source));
+    for (size_t i = 0; st == ST_OK && i < ports.n; i++) {
+        buf_printf(&text, "%s{\"number\":%u}", i > 0 ? "," : "", ports.items[i]);
+    }
+    buf_add_str(&text, STR("]}}"));
+    if (st == ST_OK) {
+        st = text.failed ? no_memory(err) : kube_object_parse(buf_str(&text), &doc, err);
+    }
+    if (st == ST_OK) {
+        struct doc_node root = doc_root(doc);
+        kube_store_begin(source->store, KUBE_POOL);
+        kube_store_put(source->store, KUBE_POOL, &root);
+        kube_store_end(source->store, KUBE_POOL, true);
+    }
+    doc_free(doc);
+    arena_free(arena);
+    return st;
+}
+
+static enum status make(struct kube_source *source, struct error *err) {
+    enum status st = kube_config_load(&source->options.config, &source->config, err);
+    if (st == ST_OK) {
+        st = copy_texts(source, err);
+    }
+    if (st != ST_OK) {
+        return st;
+    }
+    struct kube_store_options store = {
+        .name_space = source->name_space, .pool = name_of(source), .group = source->options.group};
+    source->report.server = source->server;
+    source->report.name_space = source->name_space;
+    source->report.pool = source->options.pool ? source->options.pool : "";
+    source->report.pods = source->options.pods;
+    st = kube_store_new(&store, &source->store, err);
+    return st == ST_OK && source->options.pods ? put_pool(source, err) : st;
+}
+
+enum status kube_source_new(const struct kube_source_options *options, struct kube_source **out,
+                            struct error *err) {
+    struct kube_source *source = calloc(1, sizeof(*source));
+    if (!source) {
+        return no_memory(err);
+    }
+    source->options = *options;
+    source->tell.ring = ring_tell;
+    lock_init(&source->lock);
+    for (int kind = 0; kind < N_KUBE_KINDS; kind++) {
+        source->kinds[kind] = (struct watched){.source = source, .kind = (enum kube_kind)kind};
+    }
+    enum status st = make(source, err);
+    if (st != ST_OK) {
+        kube_source_free(source);
+        return st;
+    }
+    *out = source;
+    return ST_OK;
+}
+
+enum status kube_source_use(struct kube_source *source, struct worker *worker, struct error *err) {
+    struct kube_config *config = source->config;
+    source->config = NULL;
+    source->worker = worker;
+    return kube_client_new(worker, config, &source->client, err);
+}
+
+static enum status begin(struct watched *watched, struct error *err) {
+    struct kube_source *source = watched->source;
+    const struct kube_kind_info *info = &KUBE_KINDS[watched->kind];
+    struct kube_watch_options options = {
+        .worker = source->worker,
+        .client = source->client,
+        .resource = {.group = info->group,
+                     .version = info->version,
+                     .name = info->resource,
+                     .name_space = source->name_space},
+        .label_selector = watched->kind == KUBE_POD ? source->options.pods : NULL,
+        .field_selector = kube_kind_is_pool(watched->kind) ? source->selector : NULL,
+        .begin = on_begin,
+        .object = on_object,
+        .synced = on_synced,
+        .state = on_state,
+        .cookie = watched,
+    };
+    struct kube_watch *watch;
+    enum status st = kube_watch_new(&options, &watch, err);
+    if (st == ST_OK) {
+        lock_take(&source->lock);
+        watched->watch = watch;
+        lock_drop(&source->lock);
+    }
+    return st;
+}
+
+static bool is_asked_for(const struct kube_source_options *options, enum kube_kind kind) {
+    if (kube_kind_is_pool(kind)) {
+        return !options->pods &&
+               (!options->group || strcmp(options->group, KUBE_KINDS[kind].group) == 0);
+    }
+    return kind == KUBE_POD || options->pool;
+}
+
+enum status kube_source_start(struct kube_source *source, struct error *err) {
+    enum status st = ST_OK;
+    for (int i = 0; i < N_KUBE_KINDS && st == ST_OK; i++) {
+        enum kube_kind kind = (enum kube_kind)i;
+        if (is_asked_for(&source->options, kind)) {
+            st = begin(&source->kinds[kind], err);
+        } else if (kind != KUBE_POOL || !source->options.pods) {
+            kube_store_give_up(source->store, kind);
+        }
+    }
+    return st;
+}
+
+void kube_source_stop(struct kube_source *source, void (*done)(void *cookie), void *cookie) {
+    alarm_clear(worker_alarms(source->worker), &source->tell);
+    for (int kind = 0; kind < N_KUBE_KINDS; kind++) {
+        if (source->kinds[kind].watch) {
+            kube_watch_stop(source->kinds[kind].watch);
+        }
+    }
+    kube_client_stop(source->client, done, cookie);
+}
+
+void kube_source_free(struct kube_source *source) {
+    if (!source) {
+        return;
+    }
+    for (int kind = 0; kind < N_KUBE_KINDS; kind++) {
+        kube_watch_free(source->kinds[kind].watch);
+    }
+    kube_client_free(source->client);
+    kube_config_free(source->config);
+    kube_store_free(source->store);
+    free(source->server);
+    free(source->name_space);
+    free(source->selector);
+    lock_fini(&source->lock);
+    free(source);
+}
+
+/* ---- looking --------------------------------------------------------------------------------- */
+
+struct kube_client *kube_source_client(const struct kube_source *source) {
+    return source->client;
+}
+
+const struct kube_store *kube_source_store(const struct kube_source *source) {
+    return source->store;
+}
+
+bool kube_source_is_synced(const struct kube_source *source) {
+    return kube_store_is_synced(source->store);
+}
+
+void kube_source_report(struct kube_source *source, struct kube_source_report *out) {
+    lock_take(&source->lock);
+    *out = source->report;
+    for (int kind = 0; kind < N_KUBE_KINDS; kind++) {
+        struct kube_watch *watch = source->kinds[kind].watch;
+        out->kinds[kind].watched = watch != NULL;
+        if (watch) {
+            kube_watch_report(watch, &out->kinds[kind].state);
+        }
+    }
+    lock_drop(&source->lock);
+}
+
+uint64_t kube_source_heard_ns(const struct kube_source_report *report) {
+    uint64_t oldest_ns = UINT64_MAX;
+    for (int kind = 0; kind < N_KUBE_KINDS && report->synced; kind++) {
+        const struct kube_source_kind *one = &report->kinds[kind];
+        if (one->watched && one->state.heard_ns > 0 && one->state.heard_ns < oldest_ns) {
+            oldest_ns = one->state.heard_ns;
+        }
+    }
+    return oldest_ns < UINT64_MAX ? oldest_ns : 0;
+}

@@ -1,0 +1,104 @@
+/* What a source is before it asks anybody: from which configuration, and how old what it knows is.
+ * What it makes of a cluster is shown on a real one (tests/kube). */
+#include "pick/discovery/kube/source.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* A kubeconfig of its own; `name_space` is a member of its context, or empty. */
+static void write_config(char *path, const char *name_space) {
+    strcpy(path, "kube_source_test.XXXXXX");
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    dprintf(fd,
+            "current-context: c\n"
+            "contexts: [{name: c, context: {cluster: s, user: u%s}}]\n"
+            "clusters: [{name: s, cluster: {server: 'https://127.0.0.1:1'}}]\n"
+            "users: [{name: u, user: {token: t}}]\n",
+            name_space);
+    close(fd);
+}
+
+static struct kube_source *source_of(const char *path, const char *name_space) {
+    struct kube_source_options options = {
+        .config = {.file = path}, .name_space = name_space, .pool = "p"};
+    struct kube_source *source = NULL;
+    struct error err;
+    enum status st = kube_source_new(&options, &source, &err);
+    if (st != ST_OK) {
+        fail_msg("%s", err.text);
+    }
+    return source;
+}
+
+static void the_namespace(void **state) {
+    (void)state;
+    static const struct {
+        const char *said, *of_context, *expected;
+    } rows[] = {
+        {NULL, "", "default"},
+        {NULL, ", namespace: models", "models"},
+        {"mine", ", namespace: models", "mine"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct kube_source_report report;
+        char path[64];
+        write_config(path, rows[i].of_context);
+        struct kube_source *source = source_of(path, rows[i].said);
+        kube_source_report(source, &report);
+        assert_string_equal(report.name_space, rows[i].expected);
+        assert_string_equal(report.server, "https://127.0.0.1:1");
+        assert_string_equal(report.pool, "p");
+        assert_false(report.synced);
+        assert_false(report.kinds[KUBE_POD].watched);
+        assert_null(report.group);
+        assert_false(kube_source_is_synced(source));
+        assert_false(kube_store_has_pool(kube_source_store(source)));
+        kube_source_free(source);
+        unlink(path);
+    }
+}
+
+static void without_a_configuration(void **state) {
+    (void)state;
+    struct kube_source_options options = {.config = {.file = "/none/such"}, .pool = "p"};
+    struct kube_source *source = NULL;
+    struct error err;
+    assert_int_not_equal(kube_source_new(&options, &source, &err), ST_OK);
+    assert_non_null(strstr(err.text, "/none/such"));
+    assert_null(source);
+    kube_source_free(NULL);
+}
+
+/* The kind of which nothing was heard for the longest time decides; those that are not asked for,
+ * or may not be, don't. */
+static void how_old_it_is(void **state) {
+    (void)state;
+    struct kube_source_report report = {.synced = false};
+    report.kinds[KUBE_POD] = (struct kube_source_kind){true, {.heard_ns = 50}, {0}};
+    report.kinds[KUBE_POOL] = (struct kube_source_kind){true, {.heard_ns = 70}, {0}};
+    report.kinds[KUBE_POOL_ALPHA] = (struct kube_source_kind){false, {.heard_ns = 10}, {0}};
+    report.kinds[KUBE_MODEL] = (struct kube_source_kind){true, {.heard_ns = 0}, {0}};
+    assert_int_equal(kube_source_heard_ns(&report), 0);
+    report.synced = true;
+    assert_int_equal(kube_source_heard_ns(&report), 50);
+    report.kinds[KUBE_POD].state.heard_ns = 90;
+    assert_int_equal(kube_source_heard_ns(&report), 70);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_namespace),
+        cmocka_unit_test(without_a_configuration),
+        cmocka_unit_test(how_old_it_is),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

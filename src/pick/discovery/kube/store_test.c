@@ -1,0 +1,433 @@
+/* What a cluster's objects come to as a pool, in whatever order they come, and what counts as a
+ * change of it. */
+#include "pick/discovery/kube/store.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/base/log.h"
+#include "pick/discovery/kube/store_fixture.h"
+
+#define APP "labels: {app: a}"
+
+/* A store with its pool, in which every kind is known. */
+static struct kube_store *synced(void) {
+    struct kube_store *store = fixture_store(NULL);
+    fixture_sync(store);
+    fixture_put(store, KUBE_POOL, FIXTURE_POOL);
+    return store;
+}
+
+/* ---- pods ------------------------------------------------------------------------------------ */
+
+static void pods_that_are_endpoints(void **state) {
+    (void)state;
+    struct kube_store *store = synced();
+    fixture_pod(store, "a", "10.0.0.1", true, "labels: {app: a, zone: z}");
+    fixture_pod(store, "b", "fd00::2", true, APP);
+    fixture_pod(store, "unready", "10.0.0.3", false, APP);
+    fixture_pod(store, "leaving", "10.0.0.4", true,
+                APP ", deletionTimestamp: '2026-01-01T00:00:00Z'");
+    fixture_pod(store, "other", "10.0.0.5", true, "labels: {app: b}");
+    fixture_pod(store, "young", "", true, APP);
+    fixture_put(store, KUBE_POD, "metadata: {name: bare, namespace: n, labels: {app: a}}");
+    fixture_put(store, KUBE_POD,
+                "metadata: {name: dual, namespace: n, labels: {app: a}}\n"
+                "status: {podIPs: [{ip: 10.0.0.7}, {ip: 'fd00::7'}], conditions: "
+                "[{type: Ready, status: 'True'}]}");
+    fixture_put(store, KUBE_POD,
+                "metadata: {name: abroad, namespace: m, labels: {app: a}}\n"
+                "status: {podIP: 10.0.0.8, conditions: [{type: Ready, status: 'True'}]}");
+    assert_prints(store, "endpoints   3\n"
+                         "  10.0.0.1:80                   app=a zone=z\n"
+                         "  [fd00::2]:80                  app=a\n"
+                         "  10.0.0.7:80                   app=a\n");
+    struct kube_counts counts;
+    kube_store_count(store, KUBE_POD, &counts);
+    assert_int_equal(counts.n_objects, 8);
+    assert_int_equal(counts.n_ours, 7);
+    assert_int_equal(counts.n_usable, 3);
+    fixture_end(store);
+}
+
+static void pods_come_and_go(void **state) {
+    (void)state;
+    struct kube_store *store = synced();
+    uint64_t version = kube_store_version(store);
+    fixture_pod(store, "a", "10.0.0.1", false, APP);
+    assert_int_equal(kube_store_version(store), version); /* no endpoint yet */
+    fixture_pod(store, "a", "10.0.0.1", true, APP);
+    assert_int_equal(kube_store_version(store), ++version);
+    fixture_pod(store, "a", "10.0.0.1", true, APP ", resourceVersion: '9'"); /* a heartbeat */
+    assert_int_equal(kube_store_version(store), version);
+    fixture_pod(store, "b", "10.0.0.2", true, "labels: {app: b}"); /* somebody else's */
+    assert_int_equal(kube_store_version(store), version);
+    fixture_pod(store, "a", "10.0.0.1", true, "labels: {app: a, x: y}");
+    assert_int_equal(kube_store_version(store), ++version);
+    fixture_pod(store, "a", "10.0.0.1", true, "labels: {app: b}"); /* it leaves by its label */
+    assert_int_equal(kube_store_version(store), ++version);
+    assert_prints(store, "endpoints   0\n");
+    fixture_pod(store, "a", "10.0.0.9", true, APP);
+    fixture_pod(store, "a", "10.0.0.9", false, APP);
+    assert_int_equal(kube_store_version(store), version += 2);
+    fixture_pod(store, "a", "10.0.0.9", true, APP);
+    fixture_tell(store, KUBE_POD, false, "metadata: {name: a, namespace: n}");
+    assert_int_equal(kube_store_version(store), version += 2);
+    fixture_tell(store, KUBE_POD, false, "metadata: {name: a, namespace: n}");
+    assert_int_equal(kube_store_version(store), version);
+    assert_prints(store, "endpoints   0\n");
+    fixture_end(store);
+}
+
+static void lists_replace(void **state) {
+    (void)state;
+    struct kube_store *store = synced();
+    fixture_pod(store, "a", "10.0.0.1", true, APP);
+    fixture_pod(store, "b", "10.0.0.2", true, APP);
+    fixture_pod(store, "c", "10.0.0.3", true, APP);
+    uint64_t version = kube_store_version(store);
+    kube_store_begin(store, KUBE_POD);
+    fixture_pod(store, "a", "10.0.0.1", true, APP);
+    fixture_pod(store, "d", "10.0.0.4", true, APP);
+    assert_prints(store, "endpoints   4\n"); /* what was known stays until the list is whole */
+    kube_store_begin(store, KUBE_POD);       /* it broke off, and comes again */
+    fixture_pod(store, "a", "10.0.0.1", true, APP);
+    fixture_pod(store, "c", "10.0.0.3", true, APP);
+    kube_store_end(store, KUBE_POD, true);
+    assert_prints(store, "endpoints   2\n  10.0.0.1:80                   app=a\n"
+                         "  10.0.0.3:80                   app=a\n");
+    assert_true(kube_store_version(store) > version);
+    version = kube_store_version(store);
+    kube_store_begin(store, KUBE_POD);
+    fixture_pod(store, "a", "10.0.0.1", true, APP);
+    fixture_pod(store, "c", "10.0.0.3", true, APP);
+    kube_store_end(store, KUBE_POD, true);
+    assert_int_equal(kube_store_version(store), version); /* all of it as it was */
+    fixture_end(store);
+}
+
+static void ports(void **state) {
+    (void)state;
+    struct kube_store *store = synced();
+    fixture_put(store, KUBE_POOL,
+                "metadata: {name: p, namespace: n}\n"
+                "spec: {selector: {matchLabels: {app: a}}, appProtocol: http, targetPorts: "
+                "[{number: 3000}, {number: 3002}, {number: 3004}]}");
+    fixture_pod(store, "a", "10.0.0.1", true, APP);
+    fixture_pod(store, "b", "10.0.0.2", true,
+                APP ", annotations: {inference.networking.k8s.io/active-ports: '3000, 3004,9,x'}");
+    fixture_pod(store, "c", "10.0.0.3", true,
+                APP ", annotations: {llm-d.ai/active-ports: '3002', "
+                    "inference.networking.k8s.io/active-ports: '3000'}");
+    fixture_pod(store, "d", "10.0.0.4", true, APP ", annotations: {llm-d.ai/active-ports: ''}");
+    assert_prints(store, "endpoints   6\n"
+                         "  10.0.0.1:3000                 app=a\n"
+                         "  10.0.0.1:3002                 app=a\n"
+                         "  10.0.0.1:3004                 app=a\n"
+                         "  10.0.0.2:3000                 app=a\n"
+                         "  10.0.0.2:3004                 app=a\n"
+                         "  10.0.0.3:3002                 app=a\n");
+    fixture_end(store);
+}
+
+/* ---- the pool -------------------------------------------------------------------------------- */
+
+static void pool_comes_changes_and_goes(void **state) {
+    (void)state;
+    struct kube_store *store = fixture_store(NULL);
+    fixture_sync(store);
+    fixture_pod(store, "a", "10.0.0.1", true, APP);
+    fixture_pod(store, "b", "10.0.0.2", true, "labels: {app: b}");
+    assert_false(kube_store_has_pool(store));
+    assert_prints(store, "endpoints   0\n");
+    uint64_t version = kube_store_version(store);
+    fixture_put(store, KUBE_POOL, FIXTURE_POOL);
+    assert_int_equal(kube_store_version(store), ++version);
+    assert_true(kube_store_has_pool(store));
+    assert_prints(store, "10.0.0.1:80");
+    fixture_put(store, KUBE_POOL, FIXTURE_POOL "\nstatus: {parents: [{parentRef: {name: g}}]}");
+    assert_int_equal(kube_store_version(store), version);
+    fixture_put(store, KUBE_POOL,
+                "metadata: {name: p, namespace: n}\n"
+                "spec: {selector: {matchLabels: {app: b}}, targetPorts: [{number: 81}]}");
+    assert_prints(store, "endpoints   1\n  10.0.0.2:81");
+    fixture_put(store, KUBE_POOL, "metadata: {name: q, namespace: n}\nspec: {}"); /* another's */
+    assert_prints(store, "endpoints   1\n  10.0.0.2:81");
+    fixture_tell(store, KUBE_POOL, false, "metadata: {name: p, namespace: n}");
+    assert_false(kube_store_has_pool(store));
+    assert_prints(store, "endpoints   0\n");
+    fixture_put(store, KUBE_POOL,
+                "metadata: {name: p, namespace: n, deletionTimestamp: '2026-01-01T00:00:00Z'}\n"
+                "spec: {selector: {matchLabels: {app: b}}, targetPorts: [{number: 81}]}");
+    assert_false(kube_store_has_pool(store));
+    fixture_put(store, KUBE_POOL,
+                "metadata: {name: p, namespace: n}\nspec: {selector: {}, targetPorts: "
+                "[{number: 99999}]}");
+    assert_false(kube_store_has_pool(store)); /* it makes no sense */
+    fixture_put(store, KUBE_POOL, FIXTURE_POOL);
+    assert_prints(store, "10.0.0.1:80");
+    fixture_end(store);
+}
+
+/* A newer API says more of an object than we know, which changes nothing. */
+static void of_a_newer_api(void **state) {
+    (void)state;
+    struct kube_store *store = synced();
+    fixture_pod(store, "a", "10.0.0.1", true, APP);
+    fixture_put(store, KUBE_POOL,
+                "metadata: {name: p, namespace: n}\n"
+                "spec: {selector: {matchLabels: {app: a}}, targetPorts: [{number: 80}], later: 1}");
+    assert_prints(store, "endpoints   1\n  10.0.0.1:80 ");
+    fixture_put(store, KUBE_MODEL,
+                "metadata: {name: m, namespace: n}\n"
+                "spec: {modelName: llama, poolRef: {name: p}, later: {}}");
+    assert_prints(store, "models      1; a request for another is refused\n");
+    fixture_end(store);
+}
+
+#define ALPHA_POOL                                                                                 \
+    "metadata: {name: p, namespace: n}\n"                                                          \
+    "spec: {selector: {app: a}, targetPortNumber: 8000, extensionRef: {name: e}}"
+
+static void pools_of_both_groups(void **state) {
+    (void)state;
+    struct kube_store *store = fixture_store(NULL);
+    fixture_sync(store);
+    fixture_pod(store, "a", "10.0.0.1", true, APP);
+    fixture_put(store, KUBE_POOL_ALPHA, ALPHA_POOL);
+    assert_prints(store, "endpoints   1\n  10.0.0.1:8000");
+    assert_string_equal(kube_store_group(store), "inference.networking.x-k8s.io");
+    fixture_put(store, KUBE_POOL, FIXTURE_POOL); /* the newer one counts */
+    assert_prints(store, "endpoints   1\n  10.0.0.1:80 ");
+    assert_string_equal(kube_store_group(store), "inference.networking.k8s.io");
+    kube_store_begin(store, KUBE_POOL);
+    kube_store_end(store, KUBE_POOL, false); /* the cluster has it no more */
+    assert_prints(store, "endpoints   1\n  10.0.0.1:8000");
+    fixture_end(store);
+    store = fixture_store("inference.networking.k8s.io");
+    fixture_sync(store);
+    fixture_put(store, KUBE_POOL_ALPHA, ALPHA_POOL);
+    assert_false(kube_store_has_pool(store)); /* not of the group that is wanted */
+    fixture_end(store);
+}
+
+/* ---- what refers to it ----------------------------------------------------------------------- */
+
+#define MODEL(name, more, spec)                                                                    \
+    "metadata: {name: " name ", namespace: n, " more "}\n"                                         \
+    "spec: {poolRef: {name: p, group: inference.networking.k8s.io}, " spec "}"
+#define MADE(year) "creationTimestamp: '" year "-01-01T00:00:00Z'"
+
+static void models(void **state) {
+    (void)state;
+    struct kube_store *store = synced();
+    assert_prints(store, "models      0; a request for another is refused\n");
+    fixture_put(store, KUBE_MODEL,
+                MODEL("a", MADE("2026"),
+                      "modelName: llama, criticality: Critical, targetModels: "
+                      "[{name: l1, weight: 3}, {name: l2, weight: 1}]"));
+    fixture_put(store, KUBE_MODEL, MODEL("b", MADE("2025"), "modelName: phi"));
+    uint64_t version = kube_store_version(store);
+    fixture_put(store, KUBE_MODEL, MODEL("senseless", "", "modelName: x, criticality: Utmost"));
+    assert_int_equal(kube_store_version(store), version + 1); /* its status is to be written */
+    fixture_put(store, KUBE_MODEL, MODEL("senseless", "", "modelName: x, criticality: Utmost"));
+    assert_int_equal(kube_store_version(store), version + 1);
+    fixture_put(store, KUBE_MODEL, "metadata: {name: bare, namespace: n}");
+    fixture_put(store, KUBE_MODEL,
+                "metadata: {name: others, namespace: n}\n"
+                "spec: {modelName: o, poolRef: {name: q, group: inference.networking.k8s.io}}");
+    fixture_put(store, KUBE_MODEL,
+                "metadata: {name: group, namespace: n}\n"
+                "spec: {modelName: g, poolRef: {name: p, group: inference.networking.x-k8s.io}}");
+    fixture_put(store, KUBE_MODEL,
+                "metadata: {name: service, namespace: n}\n"
+                "spec: {modelName: s, poolRef: {name: p, kind: Service}}");
+    fixture_put(store, KUBE_MODEL,
+                MODEL("leaving", "deletionTimestamp: '2026-01-01T00:00:00Z'", "modelName: z"));
+    assert_prints(store, "models      2; a request for another is refused\n"
+                         "  phi                           Standard\n"
+                         "  llama                         Critical, sent as l1 75 %, l2 25 %\n");
+    struct kube_counts counts;
+    kube_store_count(store, KUBE_MODEL, &counts);
+    assert_int_equal(counts.n_objects, 8);
+    assert_int_equal(counts.n_ours, 3);
+    assert_int_equal(counts.n_usable, 2);
+    assert_int_equal(counts.n_senseless, 2);
+    fixture_end(store);
+}
+
+/* The oldest comes first, and what comes first counts. */
+static void models_of_one_name(void **state) {
+    (void)state;
+    struct kube_store *store = synced();
+    fixture_put(store, KUBE_MODEL, MODEL("a", MADE("2026"), "modelName: m"));
+    fixture_put(store, KUBE_MODEL, MODEL("c", MADE("2025"), "modelName: m, criticality: Critical"));
+    fixture_put(store, KUBE_MODEL,
+                MODEL("b", MADE("2025"), "modelName: m, criticality: Sheddable"));
+    assert_prints(store, "  m                             Sheddable\n"
+                         "  m                             Critical\n"
+                         "  m                             Standard\n");
+    fixture_end(store);
+}
+
+static void unknown_models(void **state) {
+    (void)state;
+    struct kube_store *store = fixture_store(NULL);
+    struct pool_spec *spec;
+    struct error err;
+    assert_prints(store, "a request for another is passed on\n");
+    kube_store_end(store, KUBE_MODEL, false);
+    assert_prints(store, "a request for another is passed on\n");
+    uint64_t version = kube_store_version(store);
+    kube_store_begin(store, KUBE_MODEL);
+    kube_store_end(store, KUBE_MODEL, true);
+    assert_prints(store, "a request for another is passed on\n"); /* there is no pool yet */
+    fixture_put(store, KUBE_POOL, FIXTURE_POOL);
+    assert_prints(store, "a request for another is refused\n");
+    assert_true(kube_store_version(store) > version);
+    assert_int_equal(pool_spec_new(&spec, &err), ST_OK);
+    spec->models_said = true; /* the file says: pass */
+    assert_int_equal(kube_store_fill(store, spec, &err), ST_OK);
+    assert_false(spec->strict_models);
+    pool_spec_free(spec);
+    kube_store_give_up(store, KUBE_MODEL);
+    assert_prints(store, "a request for another is passed on\n");
+    fixture_end(store);
+}
+
+static void objectives(void **state) {
+    (void)state;
+    struct kube_store *store = synced();
+    fixture_put(store, KUBE_OBJECTIVE_ALPHA, MODEL("batch", "", "priority: 1"));
+    fixture_put(store, KUBE_OBJECTIVE_ALPHA, MODEL("none", "", "unheard: {of: 1}"));
+    fixture_put(store, KUBE_OBJECTIVE, MODEL("batch", "", "priority: -3"));
+    assert_prints(store, "objectives  3\n"
+                         "  batch                         priority -3, sheddable\n"
+                         "  batch                         priority 1\n"
+                         "  none                          priority 0\n");
+    fixture_end(store);
+}
+
+static void rewrites(void **state) {
+    (void)state;
+    struct kube_store *store = synced();
+    fixture_put(store, KUBE_REWRITE,
+                MODEL("young", MADE("2026"),
+                      "rules: [{matches: [{model: {type: Exact, value: m}}], targets: "
+                      "[{modelRewrite: y}]}, {targets: [{modelRewrite: rest}]}]"));
+    fixture_put(store, KUBE_REWRITE_ALPHA,
+                MODEL("old", MADE("2025"),
+                      "rules: [{matches: [{model: {value: m}}], targets: [{modelRewrite: o}]}]"));
+    fixture_put(store, KUBE_REWRITE,
+                MODEL("bad", MADE("2024"),
+                      "rules: [{matches: [{model: {value: m}}], targets: [{modelRewrite: b}]}, "
+                      "{matches: [{model: {type: Regex, value: x}}]}]"));
+    assert_prints(store, "rewrites    3\n"
+                         "  m                             o\n"
+                         "  m                             y\n"
+                         "  (every unknown name)          rest\n");
+    fixture_end(store);
+}
+
+/* ---- loads ----------------------------------------------------------------------------------- */
+
+static void engines(void **state) {
+    (void)state;
+    struct kube_store *store = synced();
+    fixture_pod(store, "a", "10.0.0.1", true, APP);
+    assert_prints(store, "loads       not asked for");
+    fixture_pod(store, "b", "10.0.0.2", true, "labels: {app: a, llm-d.ai/engine-type: wonder}");
+    assert_prints(store, "loads       not asked for");
+    fixture_pod(store, "b", "10.0.0.2", true,
+                "labels: {app: a, inference.networking.k8s.io/engine-type: triton}");
+    assert_prints(store, "  of an endpoint with the label llm-d.ai/engine-type: by that engine\n");
+    fixture_end(store);
+}
+
+/* ---- knowing --------------------------------------------------------------------------------- */
+
+static void synced_when_every_kind_was_told(void **state) {
+    (void)state;
+    struct kube_store *store = fixture_store(NULL);
+    for (int kind = 0; kind < N_KUBE_KINDS; kind++) {
+        assert_false(kube_store_is_synced(store));
+        kube_store_begin(store, (enum kube_kind)kind);
+        assert_false(kube_store_is_synced(store));
+        kube_store_end(store, (enum kube_kind)kind, kind % 2 == 0);
+        assert_int_equal(kube_store_is_served(store, (enum kube_kind)kind), kind % 2 == 0);
+    }
+    assert_true(kube_store_is_synced(store));
+    fixture_end(store);
+}
+
+/* Whatever stands where something else is expected. */
+static void nonsense(void **state) {
+    static const char *const objects[] = {
+        "{}",
+        "[]",
+        "x",
+        "metadata: 7",
+        "metadata: {name: 7}",
+        "metadata: {name: ''}",
+        "metadata: {name: p}",
+        "metadata: {name: p, namespace: n, labels: [], annotations: x}\nstatus: {podIP: 7}",
+        "metadata: {name: p, namespace: 7}",
+        "metadata: {name: p, labels: {app: 7}}\nstatus: {podIP: example.com}",
+        "metadata: {name: p}\nstatus: {podIPs: {}, conditions: {type: Ready}}",
+        "metadata: {name: p}\nstatus: {conditions: [7, {}, {type: 7}, {type: Ready, status: 7}]}",
+        "metadata: {name: p, creationTimestamp: 7, deletionTimestamp: {}}\nspec: 7",
+        "metadata: {name: p}\nspec: []",
+        "metadata: {name: p}\nspec: {poolRef: 7, selector: 7, targetPorts: 7, rules: 7}",
+        "metadata: {name: p}\nspec: {poolRef: {name: [p]}, modelName: [], priority: x}",
+        "metadata: {name: p}\nspec: {poolRef: {name: p}, modelName: 7}",
+        "metadata: {name: p}\nspec: {poolRef: {name: p}, selector: {matchLabels: {a: 7}}}",
+        "metadata: {name: p}\nspec: {selector: {a: b}, targetPorts: [{}, {number: x}, 7]}",
+        "metadata: {name: p}\nspec: {selector: {a: b}, targetPorts: [1,2,3,4,5,6,7,8,9]}",
+        "metadata: {name: p}\nspec: {poolRef: {name: p}, rules: [7, {matches: 7, targets: 7}]}",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof objects / sizeof *objects; i++) {
+        struct kube_store *store = synced();
+        fixture_pod(store, "good", "10.0.0.1", true, APP);
+        for (int kind = 0; kind < N_KUBE_KINDS; kind++) {
+            if (!kube_kind_is_pool((enum kube_kind)kind)) {
+                fixture_put(store, (enum kube_kind)kind, objects[i]);
+                fixture_put(store, (enum kube_kind)kind, objects[i]);
+            }
+        }
+        assert_prints(store, "  10.0.0.1:80 ");
+        for (int kind = 0; kind < N_KUBE_KINDS; kind++) {
+            fixture_put(store, (enum kube_kind)kind, objects[i]);
+            fixture_tell(store, (enum kube_kind)kind, false, objects[i]);
+        }
+        fixture_put(store, KUBE_POOL, FIXTURE_POOL);
+        assert_prints(store, "  10.0.0.1:80 ");
+        fixture_end(store);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pods_that_are_endpoints),
+        cmocka_unit_test(pods_come_and_go),
+        cmocka_unit_test(lists_replace),
+        cmocka_unit_test(ports),
+        cmocka_unit_test(pool_comes_changes_and_goes),
+        cmocka_unit_test(of_a_newer_api),
+        cmocka_unit_test(pools_of_both_groups),
+        cmocka_unit_test(models),
+        cmocka_unit_test(models_of_one_name),
+        cmocka_unit_test(unknown_models),
+        cmocka_unit_test(objectives),
+        cmocka_unit_test(rewrites),
+        cmocka_unit_test(engines),
+        cmocka_unit_test(synced_when_every_kind_was_told),
+        cmocka_unit_test(nonsense),
+    };
+    log_configure(LOG_ERROR, LOG_TEXT);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,417 @@
+/* Lists and watches of a server that answers by a script: what is asked of it, in which order, and
+ * what is told of it. */
+#include "pick/discovery/kube/watch.h"
+#include "pick/discovery/kube/watch_state.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "codec/kube/stream.h"
+#include "pick/discovery/kube/kube_fixture.h"
+
+/* ---- what is told ---------------------------------------------------------------------------- */
+
+static void on_begin(void *cookie) {
+    kube_note(cookie, "begin ");
+}
+
+static void on_object(void *cookie, enum kube_event event, const struct doc_node *object) {
+    static const char *const marks[] = {"", "+", "~", "-"};
+    kube_note(cookie, "%s%.*s ", marks[event], STR_ARG(kube_metadata(object, "name")));
+}
+
+static void on_synced(void *cookie) {
+    kube_note(cookie, "synced ");
+}
+
+static void on_state(void *cookie, const struct kube_state *state) {
+    kube_note(cookie, "[%s] ", KUBE_PHASE_TEXTS[state->phase]);
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static struct kube_watch *watch;
+static struct kube_watch_options options;
+
+static void step_watch(struct kube_rig *rig) {
+    struct error err;
+    options.worker = rig->worker;
+    options.client = rig->client;
+    options.begin = on_begin;
+    options.object = on_object;
+    options.synced = on_synced;
+    options.state = on_state;
+    options.cookie = rig;
+    assert_int_equal(kube_watch_new(&options, &watch, &err), ST_OK);
+    kube_end(rig);
+}
+
+static void step_unwatch(struct kube_rig *rig) {
+    kube_watch_stop(watch);
+    kube_watch_stop(watch);
+    kube_watch_free(watch);
+    kube_end(rig);
+}
+
+#define STEPS(steps) (steps), sizeof(steps) / sizeof((steps)[0])
+
+/* The record of a script, from its first request to its last. */
+static void check(const struct kube_step *steps, size_t n_steps, const char *wanted,
+                  struct kube_state *state) {
+    struct kube_rig rig;
+    struct kube_state unused;
+    kube_rig_init(&rig, "{\"token\": \"s3cret\"}");
+    kube_rig_serve(&rig, steps, n_steps);
+    kube_run(&rig, step_watch);
+    kube_expect(&rig, wanted);
+    kube_rig_served(&rig);
+    kube_watch_report(watch, state ? state : &unused);
+    kube_run(&rig, step_unwatch);
+    kube_rig_fini(&rig);
+}
+
+static void options_of_pods(void) {
+    options = (struct kube_watch_options){
+        .resource = {.group = "", .version = "v1", .name = "pods", .name_space = "ns"}};
+}
+
+/* ---- lists and events ------------------------------------------------------------------------ */
+
+#define LIST(version, items)                                                                       \
+    "{\"kind\":\"PodList\",\"metadata\":{\"resourceVersion\":\"" version "\"},\"items\":[" items   \
+    "]}"
+#define PAGE(version, next, items)                                                                 \
+    "{\"metadata\":{\"resourceVersion\":\"" version "\",\"continue\":\"" next                      \
+    "\"},\"items\":[" items "]}"
+#define POD(name) "{\"metadata\":{\"name\":\"" name "\",\"resourceVersion\":\"1\"}}"
+#define EVENT(type, name, version)                                                                 \
+    "{\"type\":\"" type "\",\"object\":{\"metadata\":{\"name\":\"" name                            \
+    "\",\"resourceVersion\":\"" version "\"}}}\n"
+#define EXPIRED                                                                                    \
+    "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":410,\"message\":\"too old\"}}\n"
+#define STATUS(code, text) "{\"kind\":\"Status\",\"message\":\"" text "\",\"code\":" #code "}"
+#define HELD                                                                                       \
+    { .asked = {"watch=1"}, .ending = KUBE_HOLDS }
+
+static void a_list_and_its_watch(void **state) {
+    static const struct kube_step steps[] = {
+        {.asked = {"GET /api/v1/namespaces/ns/pods?limit=500 HTTP", "Bearer s3cret",
+                   "Accept: application/json"},
+         .body = LIST("10", POD("a") "," POD("b"))},
+        {.asked =
+             {"GET /api/v1/namespaces/ns/pods?watch=1&allowWatchBookmarks=true&timeoutSeconds=",
+              "&resourceVersion=10 HTTP"},
+         .body = EVENT("ADDED", "c", "11") EVENT("MODIFIED", "a", "12") EVENT("DELETED", "b", "13")
+             EVENT("BOOKMARK", "", "20"),
+         .ending = KUBE_HOLDS},
+    };
+    struct kube_state now;
+    (void)state;
+    options_of_pods();
+    check(STEPS(steps), "begin a b synced [watching] +c ~a -b ", &now);
+    assert_int_equal(now.phase, KUBE_WATCHING);
+    assert_true(now.synced && now.heard_ns > 0);
+    assert_int_equal(now.n_lists, 1);
+    assert_int_equal(now.n_failures, 0);
+    assert_int_equal(now.error.status, ST_OK);
+}
+
+static void what_is_selected(void **state) {
+    static const struct kube_step steps[] = {
+        {.asked = {"GET /apis/x.io/v1a/things?limit=2&labelSelector=a%3Db%2Cc%20in%20%28d%29"
+                   "&fieldSelector=metadata.name%3De HTTP"},
+         .body = LIST("10/%", "")},
+        {.asked = {"GET /apis/x.io/v1a/things?watch=1", "&labelSelector=a%3Db%2Cc%20in%20%28d%29",
+                   "&fieldSelector=metadata.name%3De", "&resourceVersion=10%2F%25"},
+         .body = EVENT("ADDED", "c", "11"),
+         .ending = KUBE_HOLDS},
+    };
+    (void)state;
+    options = (struct kube_watch_options){.resource = {"x.io", "v1a", "things", NULL},
+                                          .label_selector = "a=b,c in (d)",
+                                          .field_selector = "metadata.name=e",
+                                          .page = 2};
+    check(STEPS(steps), "begin synced [watching] +c ", NULL);
+}
+
+static void pages(void **state) {
+    static const struct kube_step steps[] = {
+        {.asked = {"?limit=500 "}, .body = PAGE("10", "n+1", POD("a"))},
+        {.asked = {"?limit=500&continue=n%2B1 "}, .body = PAGE("10", "n2", POD("b"))},
+        {.asked = {"?limit=500&continue=n2 "}, .body = LIST("10", POD("c")), .ending = KUBE_SLOW},
+        {.asked = {"watch=1", "resourceVersion=10 "},
+         .body = EVENT("ADDED", "d", "11"),
+         .ending = KUBE_SLOW},
+        {.asked = {"watch=1", "resourceVersion=11 "}, .ending = KUBE_HOLDS},
+    };
+    (void)state;
+    options_of_pods();
+    check(STEPS(steps), "begin a b c synced [watching] +d ", NULL);
+}
+
+/* What was begun begins again, with larger pages. */
+static void gone_within_pages(void **state) {
+    static const struct kube_step steps[] = {
+        {.asked = {"?limit=500 "}, .body = PAGE("10", "n", POD("a"))},
+        {.asked = {"continue=n "}, .status = "410 Gone", .body = STATUS(410, "expired")},
+        {.asked = {"?limit=2000 "}, .body = LIST("12", POD("a"))},
+        {.asked = {"resourceVersion=12 "}, .ending = KUBE_HOLDS},
+    };
+    (void)state;
+    options_of_pods();
+    check(STEPS(steps), "begin a begin a synced [watching] ", NULL);
+}
+
+static void gone_within_a_watch(void **state) {
+    static const struct kube_step steps[] = {
+        {.body = LIST("10", POD("a"))},
+        {.asked = {"resourceVersion=10 "}, .body = EVENT("ADDED", "b", "11") EXPIRED},
+        {.asked = {"?limit=500 "}, .body = LIST("20", POD("b"))},
+        {.asked = {"resourceVersion=20 "}, .status = "410 Gone", .body = STATUS(410, "gone")},
+        {.asked = {"?limit=500 "}, .body = LIST("30", POD("c"))},
+        {.asked = {"resourceVersion=30 "}, .ending = KUBE_HOLDS},
+    };
+    struct kube_state now;
+    (void)state;
+    options_of_pods();
+    check(STEPS(steps),
+          "begin a synced [watching] +b [listing] begin b synced [watching] "
+          "[listing] begin c synced [watching] ",
+          &now);
+    assert_int_equal(now.n_lists, 3);
+    assert_int_equal(now.n_events, 1);
+}
+
+/* ---- failures -------------------------------------------------------------------------------- */
+
+/* A watch that breaks off goes on where it was, in the middle of an event, too. */
+static void a_connection_that_is_lost(void **state) {
+    static const struct kube_step steps[] = {
+        {.body = LIST("10", POD("a"))},
+        {.asked = {"resourceVersion=10 "},
+         .body = EVENT("ADDED", "b", "11") "{\"type\":\"ADDED\",\"obj",
+         .ending = KUBE_BREAKS},
+        {.asked = {"resourceVersion=11 "}, .body = EVENT("ADDED", "c", "12")},
+        {.asked = {"resourceVersion=12 "}, .status = "", .ending = KUBE_BREAKS},
+        {.asked = {"?limit=500 "}, .body = LIST("20", POD("c"))},
+        HELD,
+    };
+    (void)state;
+    options_of_pods();
+    check(STEPS(steps), "begin a synced [watching] +b +c [failing] begin c synced [watching] ",
+          NULL);
+}
+
+/* Each turn waits longer than the one before, up to half a minute, however long it lasts. */
+static void hours_without_a_server(void **state) {
+    static const uint64_t most_s[] = {1, 2, 4, 8, 16, 30};
+    static struct kube_watch failing;
+    uint64_t sum_ns = 0, all_ns = 12 * UINT64_C(3600) * 1000000000;
+    (void)state;
+    for (failing.n_turn = 1; sum_ns < all_ns; failing.n_turn++) {
+        uint64_t most_ns = most_s[failing.n_turn < 6 ? failing.n_turn - 1 : 5] * 1000000000;
+        uint64_t wait_ns = kube_watch_back_off_ns(&failing);
+        assert_in_range(wait_ns, most_ns * 3 / 4, most_ns * 5 / 4);
+        sum_ns += wait_ns;
+    }
+    assert_in_range(failing.n_turn, 1200, 1900);
+}
+
+static void a_server_that_is_not_itself(void **state) {
+    static const struct kube_step steps[] = {
+        {.status = "503 Service Unavailable", .fields = "Retry-After: 1\r\n", .body = "no\nmore"},
+        {.body = "<html>"},
+        {.asked = {"?limit=500 "}, .body = LIST("20", POD("c"))},
+        HELD,
+    };
+    struct kube_state now;
+    (void)state;
+    options_of_pods();
+    check(STEPS(steps), "[failing] [failing] begin c synced [watching] ", &now);
+    assert_int_equal(now.n_failures, 2);
+}
+
+static void lists_that_fail(void **state) {
+    static const struct kube_step steps[] = {
+        {.body = LIST("1", "5")},
+        {.body = PAGE("10", "n", POD("a"))},
+        {.status = "500 Internal Server Error", .body = STATUS(500, "etcd")},
+        {.asked = {"?limit=500 "}, .body = LIST("20", POD("c"))},
+        HELD,
+    };
+    struct kube_state now;
+    (void)state;
+    options_of_pods();
+    check(STEPS(steps), "[failing] begin a [failing] begin c synced [watching] ", &now);
+    assert_int_equal(now.n_failures, 2);
+}
+
+static void what_is_denied(void **state) {
+    static const struct kube_step steps[] = {
+        {.status = "403 Forbidden", .body = STATUS(403, "pods is forbidden: User \\\"me\\\"")},
+        {.status = "401 Unauthorized", .body = STATUS(401, "Unauthorized")},
+        {.status = "401 Unauthorized", .body = STATUS(401, "Unauthorized")},
+    };
+    struct kube_state now;
+    (void)state;
+    options_of_pods();
+    check(STEPS(steps), "[denied] [denied] ", &now);
+    assert_int_equal(now.phase, KUBE_DENIED);
+    assert_false(now.synced);
+    assert_string_equal(now.error.text, "the API server says 401: Unauthorized");
+}
+
+/* A kind that is there no longer is that only when it is said three times. */
+static void a_kind_that_is_not_served(void **state) {
+    static const struct kube_step absent[] = {
+        {.status = "404 Not Found", .body = "404 page not found\n"},
+    };
+    static const struct kube_step removed[] = {
+        {.body = LIST("10", POD("a"))},
+        {.body = EVENT("DELETED", "a", "11")},
+        {.status = "404 Not Found", .body = "404 page not found\n"},
+        {.status = "404 Not Found", .body = "404 page not found\n"},
+        {.status = "404 Not Found", .body = "404 page not found\n"},
+        {.status = "404 Not Found", .body = "404 page not found\n"},
+    };
+    struct kube_state now;
+    (void)state;
+    options_of_pods();
+    check(STEPS(absent), "begin synced [not served] ", &now);
+    assert_true(now.synced);
+    assert_int_equal(now.error.status, ST_OK);
+    check(STEPS(removed), "begin a synced [watching] -a [failing] begin synced [not served] ",
+          &now);
+}
+
+static void events_that_are_none(void **state) {
+    static const struct kube_step steps[] = {
+        {.body = LIST("10", "")},
+        {.body = EVENT("ADDED", "b", "11") "x" EVENT("ADDED", "c", "12"), .ending = KUBE_HOLDS},
+        {.asked = {"?limit=500 "}, .body = LIST("20", "")},
+        {.body = "{\"type\":\"ERROR\",\"object\":{\"code\":500,\"message\":\"etcd\"}}"},
+        {.asked = {"?limit=500 "}, .body = LIST("30", "")},
+        {.body = EVENT("ADDED", "d", "31"), .ending = KUBE_HOLDS},
+    };
+    (void)state;
+    options_of_pods();
+    check(STEPS(steps),
+          "begin synced [watching] +b [failing] begin synced [failing] begin synced [watching] +d ",
+          NULL);
+}
+
+/* ---- ends ------------------------------------------------------------------------------------ */
+
+static void stop_at_object(void *cookie, enum kube_event event, const struct doc_node *object) {
+    on_object(cookie, event, object);
+    kube_watch_stop(watch);
+}
+
+static void step_watch_once(struct kube_rig *rig) {
+    struct error err;
+    options.worker = rig->worker;
+    options.client = rig->client;
+    options.begin = on_begin;
+    options.synced = on_synced;
+    options.cookie = rig;
+    assert_int_equal(kube_watch_new(&options, &watch, &err), ST_OK);
+    kube_end(rig);
+}
+
+static void stop_at_c(void *cookie, enum kube_event event, const struct doc_node *object) {
+    on_object(cookie, event, object);
+    if (str_is(kube_metadata(object, "name"), "c")) {
+        kube_watch_stop(watch);
+    }
+}
+
+/* Until it is told of "c". A silence is a second. */
+static void check_silence(const struct kube_step *steps, size_t n_steps, const char *wanted) {
+    struct kube_rig rig;
+    options_of_pods();
+    options.silence_ns = 1000000000;
+    options.object = stop_at_c;
+    options.state = on_state;
+    kube_rig_init(&rig, "{}");
+    kube_rig_serve(&rig, steps, n_steps);
+    kube_run(&rig, step_watch_once);
+    kube_expect(&rig, wanted);
+    kube_rig_served(&rig);
+    kube_run(&rig, step_unwatch);
+    kube_rig_fini(&rig);
+}
+
+/* A watch that has said something goes on from there. */
+static void a_watch_that_falls_silent(void **state) {
+    static const struct kube_step steps[] = {
+        {.body = LIST("10", "")},
+        {.asked = {"resourceVersion=10 "}, .body = EVENT("ADDED", "b", "11"), .ending = KUBE_HOLDS},
+        {.asked = {"watch=1", "resourceVersion=11 "},
+         .body = EVENT("ADDED", "c", "12"),
+         .ending = KUBE_HOLDS},
+    };
+    (void)state;
+    check_silence(STEPS(steps), "begin synced [watching] +b +c ");
+}
+
+/* A server that takes connections and answers nothing does not count as one that is watched. */
+static void a_server_that_hangs(void **state) {
+    static const struct kube_step steps[] = {
+        {.body = LIST("10", "")},
+        {.asked = {"resourceVersion=10 "}, .status = "", .ending = KUBE_HOLDS},
+        {.asked = {"resourceVersion=10 "}, .status = "", .ending = KUBE_HOLDS},
+        {.asked = {"?limit=500 "}, .body = LIST("20", POD("c"))},
+    };
+    (void)state;
+    check_silence(STEPS(steps), "begin synced [watching] [failing] begin c ");
+}
+
+static void an_end_from_within(void **state) {
+    static const struct kube_step listed[] = {{.body = LIST("10", POD("a") "," POD("b"))}};
+    static const struct kube_step watched[] = {
+        {.body = LIST("10", "")},
+        {.body = EVENT("ADDED", "a", "11") EVENT("ADDED", "b", "12"), .ending = KUBE_HOLDS},
+    };
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct kube_rig rig;
+        options_of_pods();
+        options.object = stop_at_object;
+        kube_rig_init(&rig, "{}");
+        if (i == 0) {
+            kube_rig_serve(&rig, STEPS(listed));
+        } else {
+            kube_rig_serve(&rig, STEPS(watched));
+        }
+        kube_run(&rig, step_watch_once);
+        kube_expect(&rig, i == 0 ? "begin a " : "begin synced +a ");
+        kube_rig_served(&rig);
+        kube_run(&rig, step_unwatch);
+        kube_rig_fini(&rig);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_list_and_its_watch),
+        cmocka_unit_test(what_is_selected),
+        cmocka_unit_test(pages),
+        cmocka_unit_test(gone_within_pages),
+        cmocka_unit_test(gone_within_a_watch),
+        cmocka_unit_test(a_connection_that_is_lost),
+        cmocka_unit_test(hours_without_a_server),
+        cmocka_unit_test(a_server_that_is_not_itself),
+        cmocka_unit_test(lists_that_fail),
+        cmocka_unit_test(what_is_denied),
+        cmocka_unit_test(a_kind_that_is_not_served),
+        cmocka_unit_test(events_that_are_none),
+        cmocka_unit_test(a_watch_that_falls_silent),
+        cmocka_unit_test(a_server_that_hangs),
+        cmocka_unit_test(an_end_from_within),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

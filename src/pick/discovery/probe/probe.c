@@ -1,0 +1,186 @@
+/* A heap of times, and two counts for each endpoint. */
+#include "pick/discovery/probe/probe.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+/* How soon those that are new follow each other. */
+static const uint64_t NEXT_NEW_NS = 100000;
+enum { JITTER_SHARE = 10 };
+
+static struct probe *probe_new(const struct pool_member *member) {
+    struct probe *probe = calloc(1, sizeof(*probe));
+    if (probe) {
+        probe->address = member->address;
+    }
+    return probe;
+}
+
+/* It is checked no more. While its check is under way it stays, without an endpoint. */
+static void drop(struct probe_set *set, struct probe *probe) {
+    set->n_unknown -= probe->verdict == PROBE_UNKNOWN;
+    deadlines_remove(&set->waiting, &probe->due);
+    set->n--;
+    probe->endpoint = NULL;
+    probe->group = NULL;
+    if (!probe->running) {
+        free(probe);
+    }
+}
+
+void probe_set_drop(struct probe_set *set, struct probe_group *group) {
+    for (size_t i = 0; i < group->n; i++) {
+        drop(set, group->items[i]);
+    }
+    free(group->items);
+    group->items = NULL;
+    group->n = 0;
+}
+
+void probe_set_fini(struct probe_set *set) {
+    assert(set->n == 0 && set->n_running == 0 && set->n_unknown == 0);
+    deadlines_fini(&set->waiting);
+}
+
+/* ---- when ------------------------------------------------------------------------------------ */
+
+/* The first time after now that is the endpoint's place in the interval, and up to a tenth of it
+ * later. */
+static uint64_t next_time(struct probe_set *set, const struct probe *probe, uint64_t now_ns) {
+    uint64_t interval_ns = probe->group->health.interval_ns;
+    uint64_t place_ns = (endpoint_address_hash(&probe->address) ^ set->salt) % interval_ns;
+    uint64_t into_ns = now_ns % interval_ns;
+    uint64_t wait_ns = place_ns > into_ns ? place_ns - into_ns : interval_ns - (into_ns - place_ns);
+    return now_ns + wait_ns + dice_roll(&set->dice) % (interval_ns / JITTER_SHARE + 1);
+}
+
+struct probe *probe_set_take(struct probe_set *set, uint64_t now_ns) {
+    if (set->n_running >= set->most_running) {
+        return NULL;
+    }
+    struct probe *probe = (struct probe *)(void *)deadlines_take_due(&set->waiting, now_ns);
+    if (probe) {
+        probe->running = true;
+        set->n_running++;
+    }
+    return probe;
+}
+
+uint64_t probe_set_next_ns(const struct probe_set *set) {
+    return set->n_running < set->most_running ? deadlines_next_ns(&set->waiting) : UINT64_MAX;
+}
+
+/* ---- what is checked ------------------------------------------------------------------------- */
+
+/* The member is checked by `probe`. One that waits for nothing (it is new, or there was no memory
+ * for its place) is due soon, behind the `n_new` before. */
+static bool take_up(struct probe_set *set, struct probe *probe, const struct pool_member *member,
+                    size_t *n_new, uint64_t now_ns) {
+    probe->endpoint = member->endpoint;
+    if (probe->running || probe->due.place > 0) {
+        return true;
+    }
+    return deadlines_set(&set->waiting, &probe->due, now_ns + (*n_new)++ * NEXT_NEW_NS);
+}
+
+/* Makes the list of the snapshot's endpoints, with the probes that there are already. */
+static bool merge(struct probe_set *set, struct probe_group *group,
+                  const struct pool_snapshot *snapshot, uint64_t now_ns) {
+    struct probe **items = calloc((size_t)snapshot->n_members + 1, sizeof(struct probe *));
+    size_t old = 0, n = 0, n_new = 0;
+    bool room = items != NULL;
+    for (uint32_t i = 0; room && i < snapshot->n_members; i++) {
+        const struct pool_member *member = &snapshot->members[i];
+        while (old < group->n &&
+               endpoint_address_compare(&group->items[old]->address, &member->address) < 0) {
+            drop(set, group->items[old++]);
+        }
+        bool same =
+            old < group->n && endpoint_address_equal(&group->items[old]->address, &member->address);
+        struct probe *probe = same ? group->items[old++] : probe_new(member);
+        room = probe != NULL;
+        if (room) {
+            items[n++] = probe;
+            probe->group = group;
+            set->n += !same;
+            set->n_unknown += !same;
+            room = take_up(set, probe, member, &n_new, now_ns);
+        }
+    }
+    while (old < group->n) {
+        drop(set, group->items[old++]);
+    }
+    free(group->items);
+    group->items = items;
+    group->n = n;
+    return room;
+}
+
+/* The interval is another: those that wait get times of it. */
+static bool reschedule(struct probe_set *set, const struct probe_group *group, uint64_t now_ns) {
+    bool room = true;
+    for (size_t i = 0; room && i < group->n; i++) {
+        struct probe *probe = group->items[i];
+        if (!probe->running && probe->verdict != PROBE_UNKNOWN) {
+            room = deadlines_set(&set->waiting, &probe->due, next_time(set, probe, now_ns));
+        }
+    }
+    return room;
+}
+
+bool probe_set_follow(struct probe_set *set, struct probe_group *group,
+                      const struct pool_snapshot *snapshot, uint64_t now_ns) {
+    uint64_t interval_ns = group->health.interval_ns;
+    group->health = snapshot->spec->health;
+    if (set->salt == 0) {
+        set->salt = dice_roll(&set->dice) | 1;
+    }
+    if (group->health.kind == POOL_HEALTH_NONE) {
+        probe_set_drop(set, group);
+        return true;
+    }
+    bool room = merge(set, group, snapshot, now_ns);
+    if (room && group->health.interval_ns != interval_ns) {
+        room = reschedule(set, group, now_ns);
+    }
+    if (!room) {
+        probe_set_drop(set, group);
+    }
+    return room;
+}
+
+/* ---- what came of it ------------------------------------------------------------------------- */
+
+/* What is known of the endpoint, with this answer. */
+static enum probe_verdict judge(struct probe *probe, bool good) {
+    const struct pool_health *health = &probe->group->health;
+    probe->n_good = good ? probe->n_good + 1 : 0;
+    probe->n_bad = good ? 0 : probe->n_bad + 1;
+    if (probe->verdict == PROBE_UNKNOWN) {
+        return good ? PROBE_READY : PROBE_UNREADY;
+    }
+    if (good && probe->n_good >= health->n_healthy) {
+        return PROBE_READY;
+    }
+    if (!good && probe->n_bad >= health->n_unhealthy) {
+        return PROBE_UNREADY;
+    }
+    return probe->verdict;
+}
+
+bool probe_set_finish(struct probe_set *set, struct probe *probe, bool good, uint64_t now_ns) {
+    assert(probe->running);
+    probe->running = false;
+    set->n_running--;
+    if (!probe->endpoint) {
+        free(probe);
+        return false;
+    }
+    enum probe_verdict before = probe->verdict;
+    probe->verdict = judge(probe, good);
+    set->n_unknown -= before == PROBE_UNKNOWN;
+    if (!deadlines_set(&set->waiting, &probe->due, next_time(set, probe, now_ns))) {
+        probe->due.place = 0; /* no memory: it is checked again when the pool changes */
+    }
+    return probe->verdict != before;
+}

@@ -1,0 +1,323 @@
+/* From what is due to what is under way to what the pools are told. */
+#include "pick/discovery/probe/prober.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "core/base/log.h"
+#include "core/base/metric/metric.h"
+#include "core/event/clock.h"
+#include "core/os/log_limit.h"
+#include "pick/discovery/probe/probe_check.h"
+#include "pick/pool/followed.h"
+
+/* Connections that are kept; where there are more endpoints none is, since the one that is closed
+ * for another would be the one that is wanted next. */
+enum { MOST_AT_ONCE = 512, MOST_KEPT = 1024 };
+
+struct checked_pool {
+    struct followed followed; /* first */
+    struct probe_group group;
+};
+
+struct prober {
+    struct prober_options options;
+    struct pool_set_reader *pools;
+    struct probe_set set;
+    struct followed_pools checked;
+    struct http_fetcher *fetcher;
+    struct probe_check *running;
+    struct alarm alarm;
+    struct log_limit log;
+    bool beginning; /* checks; what ends at once begins no others */
+    bool unsettled; /* `settled` is to be called */
+    bool stopping;
+    bool fetcher_stopped;
+    void (*done)(void *cookie);
+    void *cookie;
+};
+
+static void begin_due(struct prober *prober);
+
+/* ---- what the pool is told ------------------------------------------------------------------- */
+
+static const enum metric METRICS[] = {
+    [PROBE_OK] = METRIC_PICK_PROBES_OK,           [PROBE_REFUSED] = METRIC_PICK_PROBES_REFUSED,
+    [PROBE_TIMEOUT] = METRIC_PICK_PROBES_TIMEOUT, [PROBE_STATUS] = METRIC_PICK_PROBES_STATUS,
+    [PROBE_BROKEN] = METRIC_PICK_PROBES_BROKEN,
+};
+
+static void log_change(struct prober *prober, const struct endpoint *endpoint, bool ready,
+                       const char *why) {
+    struct log_field fields[3] = {LOG_STR("endpoint", endpoint_text(endpoint))};
+    unsigned n = 1;
+    enum log_level level = ready ? LOG_INFO : LOG_WARNING;
+    if (!log_enabled(level) || !log_limit_take(&prober->log)) {
+        return;
+    }
+    if (!ready) {
+        fields[n++] = LOG_TEXT_OF("reason", why);
+    }
+    if (prober->log.n_left_out > 0) {
+        fields[n++] = LOG_U64("left_out", prober->log.n_left_out);
+    }
+    log_write(level, ready ? "an endpoint is ready" : "an endpoint is not ready", fields, n);
+    prober->log.n_left_out = 0;
+}
+
+static void tell_pool(const struct probe_check *check, struct endpoint *endpoint,
+                      enum probe_verdict verdict, enum probe_result result) {
+    char *group = (char *)check->probe->group;
+    const struct checked_pool *checked =
+        (struct checked_pool *)(void *)(group - offsetof(struct checked_pool, group));
+    struct pool *pool = checked->followed.pool;
+    pool_set_ready(pool, endpoint, verdict == PROBE_READY);
+    if (check->at_own_port && result == PROBE_REFUSED) {
+        pool_refused(pool, endpoint);
+    }
+    if (check->at_own_port && result == PROBE_OK && check->was_refused) {
+        pool_answered(pool, endpoint);
+    }
+}
+
+static void settle(struct prober *prober) {
+    if (prober->unsettled && prober->set.n_unknown == 0) {
+        prober->unsettled = false;
+        if (prober->options.settled) {
+            prober->options.settled(prober->options.cookie);
+        }
+    }
+}
+
+/* ---- checks ---------------------------------------------------------------------------------- */
+
+static const struct probe_way *way_of(enum pool_health_kind kind) {
+    switch (kind) {
+    case POOL_HEALTH_HTTP:
+        return &PROBE_HTTP;
+    case POOL_HEALTH_GRPC:
+        return &PROBE_GRPC;
+    case POOL_HEALTH_TCP:
+    case POOL_HEALTH_NONE:
+        break;
+    }
+    return &PROBE_TCP;
+}
+
+static void fill_in(struct prober *prober, struct probe_check *check, struct probe *probe) {
+    const struct pool_health *health = &probe->group->health;
+    struct endpoint_address address = probe->address;
+    check->at_own_port = health->port == 0 || health->port == address.port;
+    address.port = health->port > 0 ? health->port : address.port;
+    endpoint_address_print(&address, check->target);
+    check->prober = prober;
+    check->probe = probe;
+    check->way = way_of(health->kind);
+    check->worker = prober->options.worker;
+    check->fetcher = prober->fetcher;
+    check->keeps = prober->set.n <= MOST_KEPT;
+    check->was_refused = endpoint_is_refused(probe->endpoint);
+    check->timeout_ns = health->timeout_ns;
+    check->next = prober->running;
+    if (check->next) {
+        check->next->prev = check;
+    }
+    prober->running = check;
+}
+
+static void end_if_over(struct prober *prober) {
+    if (prober->stopping && prober->fetcher_stopped && !prober->running) {
+        prober->done(prober->cookie);
+    }
+}
+
+static void finish(struct prober *prober, struct probe_check *check, enum probe_result result,
+                   const char *why) {
+    struct probe *probe = check->probe;
+    struct endpoint *endpoint = probe->endpoint;
+    metric_add(METRICS[result], 1);
+    bool changed = probe_set_finish(&prober->set, probe, result == PROBE_OK, clock_now_ns());
+    if (endpoint) { /* otherwise the probe is gone */
+        tell_pool(check, endpoint, probe->verdict, result);
+    }
+    if (changed) {
+        log_change(prober, endpoint, probe->verdict == PROBE_READY, why);
+    }
+}
+
+void probe_check_end(struct probe_check *check, enum probe_result result, const char *why) {
+    struct prober *prober = check->prober;
+    *(check->prev ? &check->prev->next : &prober->running) = check->next;
+    if (check->next) {
+        check->next->prev = check->prev;
+    }
+    if (prober->stopping) {
+        probe_set_finish(&prober->set, check->probe, false, clock_now_ns());
+        free(check);
+        end_if_over(prober);
+        return;
+    }
+    finish(prober, check, result, why);
+    free(check);
+    settle(prober);
+    if (!prober->beginning) {
+        begin_due(prober);
+    }
+}
+
+enum probe_result probe_result_of(const struct error *err, bool refused) {
+    return refused                               ? PROBE_REFUSED
+           : err->status == ST_DEADLINE_EXCEEDED ? PROBE_TIMEOUT
+           : err->status == ST_BAD_ANSWER        ? PROBE_STATUS
+           : err->status == ST_REFUSED           ? PROBE_STATUS
+                                                 : PROBE_BROKEN;
+}
+
+void probe_check_fail(struct probe_check *check, const struct error *err, bool refused) {
+    probe_check_end(check, probe_result_of(err, refused), err->text);
+}
+
+static void begin(struct prober *prober, struct probe *probe) {
+    struct probe_check *check = calloc(1, sizeof(*check));
+    struct error err;
+    if (!check) { /* as if it had not been due */
+        metric_add(METRIC_PICK_PROBES_BROKEN, 1);
+        probe_set_finish(&prober->set, probe, probe->verdict == PROBE_READY, clock_now_ns());
+        return;
+    }
+    fill_in(prober, check, probe);
+    if (check->way->begin(check, &probe->group->health, &err) != ST_OK) {
+        probe_check_fail(check, &err, false);
+    }
+}
+
+static void begin_due(struct prober *prober) {
+    struct alarms *alarms = worker_alarms(prober->options.worker);
+    struct probe *probe;
+    prober->beginning = true;
+    while ((probe = probe_set_take(&prober->set, clock_now_ns()))) {
+        begin(prober, probe);
+    }
+    prober->beginning = false;
+    uint64_t next_ns = probe_set_next_ns(&prober->set);
+    if (next_ns == UINT64_MAX) {
+        alarm_clear(alarms, &prober->alarm);
+    } else if (!alarm_set(alarms, &prober->alarm, next_ns)) {
+        log_plain(LOG_ERROR, "no memory for checking endpoints");
+    }
+}
+
+static void ring(struct alarm *alarm) {
+    begin_due((struct prober *)(void *)((char *)alarm - offsetof(struct prober, alarm)));
+}
+
+/* ---- the pools ------------------------------------------------------------------------------- */
+
+/* HTTP needs a fetcher. Without one its checks fail. */
+static void prepare(struct prober *prober, const struct probe_group *group) {
+    struct error err;
+    if (group->health.kind == POOL_HEALTH_HTTP && !prober->fetcher &&
+        http_fetcher_new(prober->options.worker, NULL, MOST_KEPT, &prober->fetcher, &err) !=
+            ST_OK) {
+        log_event(LOG_ERROR, "endpoints can't be checked", LOG_TEXT_OF("reason", err.text));
+    }
+}
+
+static void drop(void *cookie, struct followed *item) {
+    struct prober *prober = cookie;
+    struct checked_pool *checked = (struct checked_pool *)(void *)item;
+    probe_set_drop(&prober->set, &checked->group);
+    free(checked);
+}
+
+/* Returns: it was another than before. */
+static bool follow_pool(struct prober *prober, const struct pool_entry *entry) {
+    struct checked_pool *checked =
+        (struct checked_pool *)(void *)prober->checked.items[entry->slot];
+    struct pool_reader *reader = pool_set_reader_of(prober->pools, entry);
+    const struct pool_snapshot *snapshot = reader ? pool_look(reader) : NULL;
+    if (!snapshot || snapshot->generation == checked->followed.generation) {
+        return false;
+    }
+    checked->followed.generation = snapshot->generation;
+    prober->unsettled = true;
+    if (!probe_set_follow(&prober->set, &checked->group, snapshot, clock_now_ns())) {
+        log_plain(LOG_ERROR, "no memory for checking endpoints");
+    }
+    prepare(prober, &checked->group);
+    return true;
+}
+
+void prober_look(struct prober *prober) {
+    if (prober->stopping) {
+        return;
+    }
+    const struct pool_list *list = pool_set_look(prober->pools);
+    bool changed = list->generation != prober->checked.generation;
+    if (!followed_look(&prober->checked, list)) {
+        log_plain(LOG_ERROR, "no memory for checking endpoints");
+        return;
+    }
+    for (size_t i = 0; i < list->n; i++) {
+        changed = follow_pool(prober, &list->entries[i]) || changed;
+    }
+    if (changed) {
+        begin_due(prober);
+        settle(prober);
+    }
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+enum status prober_new(const struct prober_options *options, struct prober **out,
+                       struct error *err) {
+    struct prober *prober = calloc(1, sizeof(*prober));
+    if (!prober) {
+        return error_set(err, ST_NO_MEMORY, "no memory for checking endpoints");
+    }
+    prober->options = *options;
+    prober->alarm.ring = ring;
+    prober->checked = (struct followed_pools){
+        .item_bytes = sizeof(struct checked_pool), .drop = drop, .cookie = prober};
+    prober->set.most_running = options->most_at_once > 0 ? options->most_at_once : MOST_AT_ONCE;
+    prober->set.dice.state = uv_hrtime();
+    enum status st = pool_set_reader_new(options->pools, &prober->pools, err);
+    if (st != ST_OK) {
+        free(prober);
+        return st;
+    }
+    *out = prober;
+    return ST_OK;
+}
+
+static void on_fetcher_stopped(void *cookie) {
+    struct prober *prober = cookie;
+    prober->fetcher_stopped = true;
+    end_if_over(prober);
+}
+
+void prober_stop(struct prober *prober, void (*done)(void *cookie), void *cookie) {
+    prober->done = done;
+    prober->cookie = cookie;
+    alarm_clear(worker_alarms(prober->options.worker), &prober->alarm);
+    prober->stopping = true;
+    for (struct probe_check *check = prober->running, *next; check; check = next) {
+        next = check->next;
+        check->way->cancel(check);
+    }
+    if (prober->fetcher) {
+        http_fetcher_stop(prober->fetcher, on_fetcher_stopped, prober);
+    } else {
+        on_fetcher_stopped(prober);
+    }
+}
+
+void prober_free(struct prober *prober) {
+    if (prober) {
+        http_fetcher_free(prober->fetcher);
+        followed_drop(&prober->checked);
+        probe_set_fini(&prober->set);
+        pool_set_reader_free(prober->pools);
+        free(prober);
+    }
+}

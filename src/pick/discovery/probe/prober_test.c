@@ -1,0 +1,520 @@
+/* Checks of real servers, in every way and with every kind of answer: what the pool makes of them,
+ * and that nothing is left over when they end. Places are sockets whose manners change while they
+ * are checked. */
+#include "pick/discovery/probe/prober.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "net/server/grpc/health.h"
+#include "net/server/server_fixture.h"
+#include "pick/pool/pool_fixture.h"
+
+static const uint64_t MS = 1000000, SECOND = 1000000000;
+enum { MOST_PLACES = 4 };
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+enum manners { READY, BUSY, SILENT, ABRUPT, N_MANNERS };
+
+/* An HTTP server that takes a connection after the other, and answers one request on each. */
+struct place {
+    int fd;
+    struct address address;
+    char text[ADDRESS_TEXT_BYTES];
+    atomic_int manners;
+    atomic_int n_asked;
+    atomic_bool ended;
+    pthread_t thread;
+};
+
+static const char *const ANSWERS[N_MANNERS] = {
+    [READY] = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok",
+    [BUSY] = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+    [SILENT] = "",
+    [ABRUPT] = "",
+};
+
+static bool read_head(int fd) {
+    char head[1000];
+    size_t n = 0;
+    while (n < 4 || memcmp(head + n - 4, "\r\n\r\n", 4) != 0) {
+        if (n == sizeof(head) || test_read(fd, head + n, 1) == 0) {
+            return false;
+        }
+        n++;
+    }
+    return true;
+}
+
+static void *serve(void *arg) {
+    struct place *place = arg;
+    while (!atomic_load(&place->ended)) {
+        int fd = accept(place->fd, NULL, NULL);
+        if (fd < 0) {
+            break;
+        }
+        if (read_head(fd)) {
+            int manners = atomic_load(&place->manners);
+            atomic_fetch_add(&place->n_asked, 1);
+            test_try_send(fd, ANSWERS[manners], strlen(ANSWERS[manners]));
+            if (manners == SILENT) { /* until the one who asked has had enough */
+                test_is_closed(fd);
+            }
+        }
+        close(fd);
+    }
+    return NULL;
+}
+
+static void place_bind(struct place *place) {
+    place->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int one = 1;
+    assert_true(place->fd >= 0);
+    setsockopt(place->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    assert_int_equal(
+        bind(place->fd, (struct sockaddr *)&place->address.storage, place->address.len), 0);
+}
+
+static void place_open(struct place *place) {
+    atomic_store(&place->ended, false);
+    assert_int_equal(listen(place->fd, 16), 0);
+    assert_int_equal(pthread_create(&place->thread, NULL, serve, place), 0);
+}
+
+static void place_close(struct place *place) {
+    atomic_store(&place->ended, true);
+    shutdown(place->fd, SHUT_RDWR);
+    pthread_join(place->thread, NULL);
+    close(place->fd);
+}
+
+/* ---- a prober -------------------------------------------------------------------------------- */
+
+struct rig {
+    struct place places[MOST_PLACES];
+    size_t n_places;
+    struct pool_set *pools;
+    struct pool *pool;          /* of these */
+    struct pool_reader *reader; /* the test's */
+    struct worker *worker;
+    struct prober *prober;
+    struct worker_msg msg;
+    struct lock lock;
+    struct lock_cond cond;
+    bool stopped;
+    atomic_int n_settled, n_looks;
+};
+
+static struct rig *of_msg(struct worker_msg *msg) {
+    return (struct rig *)(void *)((char *)msg - offsetof(struct rig, msg));
+}
+
+static void on_settled(void *cookie) {
+    struct rig *rig = cookie;
+    assert_true(worker_is_current(rig->worker));
+    atomic_fetch_add(&rig->n_settled, 1);
+}
+
+static struct pool_health health_of(enum pool_health_kind kind) {
+    return (struct pool_health){.kind = kind,
+                                .path = STR("/health"),
+                                .service = STR("s"),
+                                .interval_ns = 20 * MS,
+                                .timeout_ns = 60 * SECOND,
+                                .n_healthy = 1,
+                                .n_unhealthy = 2};
+}
+
+static void run_look(struct worker_msg *msg) {
+    struct rig *rig = of_msg(msg);
+    prober_look(rig->prober);
+    atomic_fetch_add(&rig->n_looks, 1);
+}
+
+/* The pool has the places, checked in that way. */
+static void rig_update(struct rig *rig, const struct pool_health *health) {
+    struct pool_spec *spec = fixture_spec();
+    for (size_t i = 0; i < rig->n_places; i++) {
+        fixture_add(spec, rig->places[i].text);
+    }
+    spec->health = *health;
+    fixture_update(rig->pool, spec);
+    int n_looks = atomic_load(&rig->n_looks);
+    rig->msg.run = run_look;
+    worker_post(rig->worker, &rig->msg);
+    test_wait_for(&rig->n_looks, n_looks + 1);
+}
+
+static void rig_init(struct rig *rig, size_t n_places) {
+    struct error err;
+    *rig = (struct rig){.n_places = n_places};
+    lock_init(&rig->lock);
+    lock_cond_init(&rig->cond);
+    for (size_t i = 0; i < n_places; i++) {
+        struct place *place = &rig->places[i];
+        assert_int_equal(address_parse(STR("127.0.0.1:0"), &place->address, &err), ST_OK);
+        place_bind(place);
+        assert_int_equal(
+            getsockname(place->fd, (struct sockaddr *)&place->address.storage, &place->address.len),
+            0);
+        address_print(&place->address, place->text);
+        place_open(place);
+    }
+    rig->pools = fixture_set(&rig->pool);
+    assert_int_equal(pool_reader_new(rig->pool, 1, &rig->reader, &err), ST_OK);
+    assert_int_equal(worker_new("prober", &rig->worker, &err), ST_OK);
+    struct prober_options options = {
+        .worker = rig->worker, .pools = rig->pools, .settled = on_settled, .cookie = rig};
+    assert_int_equal(prober_new(&options, &rig->prober, &err), ST_OK);
+    assert_int_equal(worker_start(rig->worker, &err), ST_OK);
+}
+
+static void on_stopped(void *cookie) {
+    struct rig *rig = cookie;
+    lock_take(&rig->lock);
+    rig->stopped = true;
+    lock_wake_all(&rig->cond);
+    lock_drop(&rig->lock);
+}
+
+static void run_stop(struct worker_msg *msg) {
+    struct rig *rig = of_msg(msg);
+    prober_stop(rig->prober, on_stopped, rig);
+}
+
+/* Freeing the worker proves that no handle is left open. */
+static void rig_fini(struct rig *rig) {
+    rig->msg.run = run_stop;
+    worker_post(rig->worker, &rig->msg);
+    lock_take(&rig->lock);
+    while (!rig->stopped) {
+        lock_wait(&rig->lock, &rig->cond);
+    }
+    lock_drop(&rig->lock);
+    worker_stop(rig->worker);
+    worker_join(rig->worker);
+    prober_free(rig->prober);
+    worker_free(rig->worker);
+    for (size_t i = 0; i < rig->n_places; i++) {
+        place_close(&rig->places[i]);
+    }
+    pool_reader_free(rig->reader);
+    pool_set_free(rig->pools);
+    lock_cond_fini(&rig->cond);
+    lock_fini(&rig->lock);
+}
+
+static struct endpoint *endpoint_of(struct rig *rig, size_t i) {
+    struct endpoint_address address = fixture_address(rig->places[i].text);
+    const struct pool_member *member = pool_snapshot_find(pool_look(rig->reader), &address);
+    assert_non_null(member);
+    return member->endpoint;
+}
+
+/* Waits as long as it takes: a test that hangs is ended by who runs it. */
+static void wait_ready(struct rig *rig, size_t i, bool ready) {
+    while (endpoint_is_ready(endpoint_of(rig, i)) != ready) {
+        usleep(1000);
+    }
+}
+
+static void wait_metric(enum metric metric, int64_t value) {
+    while (metric_read(metric) < value) {
+        usleep(1000);
+    }
+}
+
+/* ---- HTTP ------------------------------------------------------------------------------------ */
+
+static void readiness_follows_the_answers(void **state) {
+    (void)state;
+    struct rig rig;
+    int64_t refused = metric_read(METRIC_PICK_PROBES_STATUS);
+    rig_init(&rig, 2);
+    struct pool_health health = health_of(POOL_HEALTH_HTTP);
+    atomic_store(&rig.places[1].manners, BUSY);
+    rig_update(&rig, &health);
+    test_wait_for(&rig.n_settled, 1);
+    wait_ready(&rig, 0, true); /* settled: both are known by now */
+    assert_false(endpoint_is_ready(endpoint_of(&rig, 1)));
+    atomic_store(&rig.places[0].manners, BUSY);
+    atomic_store(&rig.places[1].manners, READY);
+    wait_ready(&rig, 0, false);
+    wait_ready(&rig, 1, true);
+    atomic_store(&rig.places[0].manners, READY);
+    wait_ready(&rig, 0, true);
+    assert_true(metric_read(METRIC_PICK_PROBES_STATUS) >= refused + 3);
+    rig_fini(&rig);
+}
+
+static void one_that_dies_and_comes_back(void **state) {
+    (void)state;
+    struct rig rig;
+    int64_t refused = metric_read(METRIC_PICK_PROBES_REFUSED);
+    rig_init(&rig, 2);
+    struct pool_health health = health_of(POOL_HEALTH_HTTP);
+    rig_update(&rig, &health);
+    wait_ready(&rig, 0, true);
+    wait_ready(&rig, 1, true);
+    place_close(&rig.places[1]);
+    wait_ready(&rig, 1, false);
+    assert_true(metric_read(METRIC_PICK_PROBES_REFUSED) >= refused + 2);
+    assert_true(endpoint_is_ready(endpoint_of(&rig, 0)));
+    place_bind(&rig.places[1]);
+    place_open(&rig.places[1]);
+    wait_ready(&rig, 1, true);
+    rig_fini(&rig);
+}
+
+/* Readiness needs more failures than there are: it is avoided from the first one on, until it is
+ * seen to answer. */
+static void one_that_refuses_is_the_last_choice(void **state) {
+    (void)state;
+    struct rig rig;
+    rig_init(&rig, 2);
+    struct pool_health health = health_of(POOL_HEALTH_TCP);
+    health.n_unhealthy = 1000000;
+    rig_update(&rig, &health);
+    wait_ready(&rig, 0, true);
+    wait_ready(&rig, 1, true);
+    place_close(&rig.places[1]);
+    while (!endpoint_is_refused(endpoint_of(&rig, 1))) {
+        usleep(1000);
+    }
+    place_bind(&rig.places[1]);
+    place_open(&rig.places[1]);
+    while (endpoint_is_refused(endpoint_of(&rig, 1))) {
+        usleep(1000);
+    }
+    assert_true(endpoint_is_ready(endpoint_of(&rig, 1)));
+    rig_fini(&rig);
+}
+
+static void one_that_is_silent(void **state) {
+    (void)state;
+    struct rig rig;
+    int64_t late = metric_read(METRIC_PICK_PROBES_TIMEOUT);
+    rig_init(&rig, 1);
+    struct pool_health health = health_of(POOL_HEALTH_HTTP);
+    health.timeout_ns = 30 * MS;
+    rig_update(&rig, &health);
+    wait_ready(&rig, 0, true);
+    atomic_store(&rig.places[0].manners, SILENT);
+    wait_ready(&rig, 0, false);
+    assert_true(metric_read(METRIC_PICK_PROBES_TIMEOUT) >= late + 2);
+    rig_fini(&rig);
+}
+
+static void one_that_hangs_up(void **state) {
+    (void)state;
+    struct rig rig;
+    int64_t broken = metric_read(METRIC_PICK_PROBES_BROKEN);
+    rig_init(&rig, 1);
+    struct pool_health health = health_of(POOL_HEALTH_HTTP);
+    atomic_store(&rig.places[0].manners, ABRUPT);
+    rig_update(&rig, &health);
+    test_wait_for(&rig.n_settled, 1);
+    wait_metric(METRIC_PICK_PROBES_BROKEN, broken + 2);
+    assert_false(endpoint_is_ready(endpoint_of(&rig, 0)));
+    rig_fini(&rig);
+}
+
+/* Health is asked for at another port than requests go to: all three ask the same one. */
+static void a_port_of_its_own(void **state) {
+    (void)state;
+    struct rig rig;
+    rig_init(&rig, 3);
+    struct pool_health health = health_of(POOL_HEALTH_HTTP);
+    health.port = fixture_address(rig.places[0].text).port;
+    rig_update(&rig, &health);
+    for (size_t i = 0; i < 3; i++) {
+        wait_ready(&rig, i, true);
+    }
+    assert_int_equal(atomic_load(&rig.places[1].n_asked), 0);
+    assert_int_equal(atomic_load(&rig.places[2].n_asked), 0);
+    place_close(&rig.places[0]);
+    for (size_t i = 0; i < 3; i++) {
+        wait_ready(&rig, i, false);
+    }
+    place_bind(&rig.places[0]);
+    place_open(&rig.places[0]);
+    rig_fini(&rig);
+}
+
+/* ---- changes, and the end -------------------------------------------------------------------- */
+
+static void checks_are_turned_off_and_on(void **state) {
+    (void)state;
+    struct rig rig;
+    rig_init(&rig, 1);
+    struct pool_health health = health_of(POOL_HEALTH_HTTP), none = {.kind = POOL_HEALTH_NONE};
+    atomic_store(&rig.places[0].manners, BUSY);
+    rig_update(&rig, &none);
+    wait_ready(&rig, 0, true);
+    test_wait_for(&rig.n_settled, 1); /* there is nothing to find out */
+    rig_update(&rig, &health);
+    wait_ready(&rig, 0, false);
+    health = health_of(POOL_HEALTH_TCP); /* which is content with less */
+    rig_update(&rig, &health);
+    wait_ready(&rig, 0, true);
+    rig_update(&rig, &none);
+    wait_ready(&rig, 0, true);
+    rig_fini(&rig);
+}
+
+/* The end comes while a check waits for an answer. */
+static void the_end_of_a_prober(void **state) {
+    static const enum pool_health_kind kinds[] = {POOL_HEALTH_HTTP, POOL_HEALTH_GRPC};
+    (void)state;
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        struct rig rig;
+        rig_init(&rig, 1);
+        struct pool_health health = health_of(kinds[i]);
+        atomic_store(&rig.places[0].manners, SILENT);
+        rig_update(&rig, &health);
+        test_wait_for(&rig.places[0].n_asked, 1); /* HTTP/2 begins with such a head, too */
+        rig_fini(&rig);
+    }
+}
+
+/* It leaves the pool while its check waits for an answer; then the prober ends. */
+static void one_that_left(void **state) {
+    (void)state;
+    struct rig rig;
+    rig_init(&rig, 1);
+    struct pool_health health = health_of(POOL_HEALTH_HTTP);
+    atomic_store(&rig.places[0].manners, SILENT);
+    rig_update(&rig, &health);
+    test_wait_for(&rig.places[0].n_asked, 1);
+    rig.n_places = 0;
+    rig_update(&rig, &health);
+    test_wait_for(&rig.n_settled, 1);
+    pool_look(rig.reader);
+    rig.n_places = 1;
+    rig_fini(&rig);
+}
+
+/* ---- gRPC ------------------------------------------------------------------------------------ */
+
+struct health_server {
+    struct test_host host;
+    struct grpc_server *server;
+    struct grpc_health *health;
+    struct grpc_method methods[GRPC_HEALTH_METHODS];
+    atomic_int state; /* of "s" */
+};
+
+static enum grpc_health_state state_of(void *context, struct str service) {
+    struct health_server *self = context;
+    return str_is(service, "s") ? (enum grpc_health_state)atomic_load(&self->state)
+                                : GRPC_HEALTH_SERVICE_UNKNOWN;
+}
+
+static void health_server_start(struct health_server *self, struct place *place) {
+    struct address address;
+    struct error err;
+    *self = (struct health_server){.state = GRPC_HEALTH_SERVING};
+    test_host_init(&self->host, test_budget());
+    struct grpc_health_options health = {.state_of = state_of,
+                                         .context = self,
+                                         .names = "s",
+                                         .workers = self->host.workers,
+                                         .n_workers = TEST_WORKERS};
+    assert_int_equal(grpc_health_new(&health, &self->health, &err), ST_OK);
+    grpc_health_methods(self->health, self->methods);
+    struct grpc_server_options options = {.limits = {.max_header_bytes = 8192,
+                                                     .max_message_bytes = 1 << 20,
+                                                     .request_memory_bytes = 1 << 20,
+                                                     .max_streams = 100,
+                                                     .stream_window_bytes = 1 << 20,
+                                                     .connection_window_bytes = 1 << 20},
+                                          .budget = &self->host.budget,
+                                          .methods = self->methods,
+                                          .n_methods = GRPC_HEALTH_METHODS,
+                                          .workers = self->host.workers,
+                                          .n_workers = TEST_WORKERS,
+                                          .acceptor = self->host.workers[0]};
+    assert_int_equal(grpc_server_new(&options, &self->server, &err), ST_OK);
+    assert_int_equal(address_parse(STR("127.0.0.1:0"), &address, &err), ST_OK);
+    assert_int_equal(grpc_server_listen(self->server, &address, NULL, &self->host.bound, &err),
+                     ST_OK);
+    address_print(&self->host.bound, place->text);
+    test_host_start(&self->host);
+}
+
+static void run_server_stop(struct worker_msg *msg) {
+    struct health_server *self =
+        (struct health_server *)(void *)((char *)msg -
+                                         offsetof(struct health_server, host.control));
+    grpc_server_stop(self->server, test_host_stopped, &self->host);
+}
+
+static void health_server_end(struct health_server *self) {
+    test_host_ask_stop(&self->host, run_server_stop);
+    test_host_wait(&self->host);
+    grpc_server_free(self->server);
+    grpc_health_free(self->health);
+    test_host_fini(&self->host);
+}
+
+static void over_grpc(void **state) {
+    (void)state;
+    struct rig rig;
+    struct health_server server;
+    int64_t status = metric_read(METRIC_PICK_PROBES_STATUS);
+    rig_init(&rig, 1);
+    struct place other = rig.places[0]; /* the pool has the gRPC server in its place */
+    health_server_start(&server, &other);
+    memcpy(rig.places[0].text, other.text, sizeof(other.text));
+    struct pool_health health = health_of(POOL_HEALTH_GRPC);
+    rig_update(&rig, &health);
+    wait_ready(&rig, 0, true);
+    atomic_store(&server.state, GRPC_HEALTH_NOT_SERVING);
+    wait_ready(&rig, 0, false);
+    atomic_store(&server.state, GRPC_HEALTH_SERVING);
+    wait_ready(&rig, 0, true);
+    health.service = STR("unknown");
+    rig_update(&rig, &health);
+    wait_ready(&rig, 0, false);
+    assert_true(metric_read(METRIC_PICK_PROBES_STATUS) >= status + 4);
+    health.service = STR("s");
+    rig_update(&rig, &health);
+    wait_ready(&rig, 0, true);
+    rig_fini(&rig);
+    health_server_end(&server);
+}
+
+/* A server that is there, and speaks HTTP/1.1. */
+static void no_grpc_there(void **state) {
+    (void)state;
+    struct rig rig;
+    rig_init(&rig, 1);
+    struct pool_health health = health_of(POOL_HEALTH_GRPC);
+    rig_update(&rig, &health);
+    test_wait_for(&rig.n_settled, 1);
+    assert_false(endpoint_is_ready(endpoint_of(&rig, 0)));
+    rig_fini(&rig);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(readiness_follows_the_answers),
+        cmocka_unit_test(one_that_dies_and_comes_back),
+        cmocka_unit_test(one_that_refuses_is_the_last_choice),
+        cmocka_unit_test(one_that_is_silent),
+        cmocka_unit_test(one_that_hangs_up),
+        cmocka_unit_test(a_port_of_its_own),
+        cmocka_unit_test(checks_are_turned_off_and_on),
+        cmocka_unit_test(the_end_of_a_prober),
+        cmocka_unit_test(one_that_left),
+        cmocka_unit_test(over_grpc),
+        cmocka_unit_test(no_grpc_there),
+    };
+    return cmocka_run_group_tests_name("discover/prober", tests, NULL, NULL);
+}

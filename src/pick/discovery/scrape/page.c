@@ -1,0 +1,209 @@
+/* Series into rules as they come; rules into a load at the end. */
+#include "pick/discovery/scrape/page.h"
+
+#include <math.h>
+
+#include "core/base/num.h"
+
+static const double NS_PER_S = 1e9;
+
+/* ---- labels ---------------------------------------------------------------------------------- */
+
+/* The value of a label, unescaped: in the page's scratch, until the next one. An unescaped text is
+ * no longer than it was in its line, so the scratch is never outgrown. ptr NULL: there is none. */
+static struct str read_label(struct scrape_page *page, const struct series *series,
+                             struct str name) {
+    struct buf text = {.data = page->scratch, .cap = sizeof(page->scratch)};
+    return series_label_print(series, name, &text) ? buf_str(&text) : str_make(NULL, 0);
+}
+
+static bool has_labels(const struct series *series, struct pool_labels labels) {
+    for (size_t i = 0; i < labels.n; i++) {
+        if (!series_label_is(series, labels.items[i].key, labels.items[i].value)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- adapters -------------------------------------------------------------------------------- */
+
+static void add_adapters(struct scrape_page *page, struct str names, bool waiting) {
+    while (names.ptr) {
+        struct str name = str_trim(str_cut(&names, ','));
+        if (name.len > 0) {
+            load_add_adapter(&page->adapters, name, waiting);
+        }
+    }
+}
+
+static void read_adapters(struct scrape_page *page, const struct series *series) {
+    uint64_t most = 0;
+    struct str text = read_label(page, series, STR("max_lora"));
+    page->adapters = (struct endpoint_load){0};
+    if (text.ptr && num_parse_u64(text, &most)) {
+        page->adapters.most_adapters = most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
+    }
+    add_adapters(page, read_label(page, series, STR("running_lora_adapters")), false);
+    add_adapters(page, read_label(page, series, STR("waiting_lora_adapters")), true);
+}
+
+/* ---- a series -------------------------------------------------------------------------------- */
+
+/* Returns: false when it has no number to offer. */
+static bool value_of(struct scrape_page *page, const struct scrape_rule *rule,
+                     const struct series *series, double *out) {
+    *out = series->value;
+    if (rule->value_label.len > 0) {
+        struct str text = read_label(page, series, rule->value_label);
+        return text.ptr && num_parse_f64(text, out);
+    }
+    return isfinite(*out);
+}
+
+/* Is it at least as new as the one before? */
+static bool is_newer(struct scrape_page *page, size_t i, double time) {
+    bool newer = !page->found[i].seen || time >= page->found[i].time;
+    page->found[i].time = newer ? time : page->found[i].time;
+    return newer;
+}
+
+static void apply(struct scrape_page *page, size_t i, const struct series *series) {
+    const struct scrape_rule *rule = &page->rules->items[i];
+    double value, *sum = &page->found[i].value;
+    if (!value_of(page, rule, series, &value)) {
+        return;
+    }
+    switch (rule->combine) {
+    case SCRAPE_SUM:
+        *sum += value;
+        break;
+    case SCRAPE_MAX:
+        *sum = page->found[i].seen && *sum > value ? *sum : value;
+        break;
+    case SCRAPE_NEWEST:
+        if (!is_newer(page, i, rule->into == SCRAPE_ADAPTERS ? value : series->time)) {
+            return;
+        }
+        *sum = value;
+        break;
+    }
+    page->found[i].seen = true;
+    if (rule->into == SCRAPE_ADAPTERS) {
+        read_adapters(page, series);
+    }
+}
+
+static void on_series(void *user, const struct series *series) {
+    struct scrape_page *page = user;
+    for (size_t i = 0; i < page->rules->n; i++) {
+        const struct scrape_rule *rule = &page->rules->items[i];
+        if (str_eq(rule->series, series->name) && has_labels(series, rule->labels)) {
+            apply(page, i, series);
+        }
+    }
+}
+
+/* ---- a page ---------------------------------------------------------------------------------- */
+
+void scrape_page_begin(struct scrape_page *page, const struct scrape_rules *rules) {
+    page->rules = rules;
+    memset(page->found, 0, sizeof(page->found));
+    page->adapters = (struct endpoint_load){0};
+    page->reader.names = rules->series;
+    page->reader.n_names = rules->n_series;
+    page->reader.found = on_series;
+    page->reader.user = page;
+    series_read_begin(&page->reader);
+}
+
+void scrape_page_feed(struct scrape_page *page, struct str piece) {
+    series_read_feed(&page->reader, piece);
+}
+
+/* ---- a load ---------------------------------------------------------------------------------- */
+
+/* By how much a counter grows in a second. Returns: false when that can't be said yet: the first
+ * page, or the first one after the counter began anew. */
+static bool rate_of(struct scrape_past *past, size_t i, uint64_t asked_ns, double *value) {
+    uint64_t before_ns = past->counters[i].at_ns;
+    double before = past->counters[i].value, now = *value;
+    past->counters[i].at_ns = asked_ns;
+    past->counters[i].value = now;
+    if (before_ns == 0 || asked_ns <= before_ns || now < before) {
+        return false;
+    }
+    *value = (now - before) * NS_PER_S / (double)(asked_ns - before_ns);
+    return true;
+}
+
+static uint32_t whole(double value) {
+    double rounded = value + 0.5;
+    return !(rounded >= 1) ? 0 : rounded >= (double)UINT32_MAX ? UINT32_MAX : (uint32_t)rounded;
+}
+
+static unsigned put_adapters(const struct endpoint_load *from, struct endpoint_load *out) {
+    out->most_adapters = from->most_adapters;
+    out->n_running_adapters = from->n_running_adapters;
+    out->n_waiting_adapters = from->n_waiting_adapters;
+    memcpy(out->adapters, from->adapters, sizeof(out->adapters));
+    return LOAD_ADAPTERS;
+}
+
+/* Returns: what is known by it. */
+static unsigned put(const struct scrape_page *page, enum scrape_into into, double value,
+                    struct endpoint_load *out) {
+    switch (into) {
+    case SCRAPE_WAITING:
+        out->n_waiting = whole(value);
+        return LOAD_WAITING;
+    case SCRAPE_RUNNING:
+        out->n_running = whole(value);
+        return LOAD_RUNNING;
+    case SCRAPE_KV_CACHE:
+        out->kv_cache_used = value < 0 ? 0 : value > 1 ? 1 : (float)value;
+        return LOAD_KV_CACHE;
+    case SCRAPE_KV_BLOCK_TOKENS:
+        out->kv_block_tokens = whole(value);
+        return LOAD_KV_SIZE;
+    case SCRAPE_KV_BLOCKS:
+        out->n_kv_blocks = whole(value);
+        return LOAD_KV_SIZE;
+    case SCRAPE_ADAPTERS:
+        return put_adapters(&page->adapters, out);
+    case N_SCRAPE_INTO:
+        break;
+    }
+    return 0;
+}
+
+static enum status nothing_there(const struct scrape_page *page, struct error *err) {
+    struct str first = page->rules->series[0];
+    return error_set(err, ST_BAD_ANSWER,
+                     "its page (%llu bytes, %llu lines) has none of the %zu wanted series, the "
+                     "first of which is %.*s",
+                     (unsigned long long)page->reader.n_bytes,
+                     (unsigned long long)page->reader.n_lines, page->rules->n_series,
+                     STR_ARG(first));
+}
+
+enum status scrape_page_end(struct scrape_page *page, uint64_t asked_ns, struct scrape_past *past,
+                            struct endpoint_load *out, struct error *err) {
+    bool any = false, taken[N_SCRAPE_INTO] = {false};
+    series_read_end(&page->reader);
+    *out = (struct endpoint_load){0};
+    for (size_t i = 0; i < page->rules->n; i++) {
+        const struct scrape_rule *rule = &page->rules->items[i];
+        double value = page->found[i].value;
+        if (!page->found[i].seen || taken[rule->into]) {
+            continue;
+        }
+        any = taken[rule->into] = true;
+        if (rule->rate && !rate_of(past, i, asked_ns, &value)) {
+            continue;
+        }
+        value *= rule->factor != 0 ? rule->factor : 1;
+        out->known |= put(page, rule->into, value, out);
+    }
+    return any ? ST_OK : nothing_there(page, err);
+}

@@ -1,0 +1,329 @@
+/* Pages as model servers write them, in one piece and in many, and pages that are none. */
+#include "pick/discovery/scrape/page.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const uint64_t S = 1000000000;
+
+static const struct scrape_preset *preset_of(const char *name) {
+    for (size_t i = 0; i < N_SCRAPE_PRESETS; i++) {
+        if (strcmp(SCRAPE_PRESETS[i].name, name) == 0) {
+            return &SCRAPE_PRESETS[i];
+        }
+    }
+    fail_msg("no preset %s", name);
+    return NULL;
+}
+
+static enum status read_page(const struct scrape_rules *rules, struct str text, size_t piece,
+                             uint64_t asked_ns, struct scrape_past *past,
+                             struct endpoint_load *out) {
+    struct scrape_page *page = malloc(sizeof(*page));
+    struct error err;
+    assert_non_null(page);
+    memset(page, 0xa5, sizeof(*page)); /* begin sets all that counts */
+    scrape_page_begin(page, rules);
+    for (size_t i = 0; i < text.len; i += piece) {
+        size_t n = text.len - i < piece ? text.len - i : piece;
+        scrape_page_feed(page, str_make(text.ptr + i, n));
+    }
+    enum status st = scrape_page_end(page, asked_ns, past, out, &err);
+    free(page);
+    return st;
+}
+
+/* ---- presets --------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *preset, *page;
+    struct endpoint_load load;
+    const char *adapters[4]; /* the running ones first */
+} pages[] = {
+    {"sluice",
+     "# HELP sluice_queued_requests Requests that wait.\n# TYPE sluice_queued_requests gauge\n"
+     "sluice_queued_requests 5\nsluice_running_requests 3\nsluice_instances 9\n",
+     {.known = LOAD_WAITING | LOAD_RUNNING, .n_waiting = 5, .n_running = 3},
+     {NULL}},
+    {"triton",
+     "nv_inference_pending_request_count{model=\"a\",version=\"1\"} 2\n"
+     "nv_inference_pending_request_count{model=\"b\",version=\"1\"} 5\n"
+     "nv_inference_exec_count{model=\"a\",version=\"1\"} 1000000\n",
+     {.known = LOAD_WAITING, .n_waiting = 7},
+     {NULL}},
+    {"vllm",
+     "vllm:num_requests_running{engine=\"0\",model_name=\"llama\"} 8.0\n"
+     "vllm:num_requests_running{engine=\"1\",model_name=\"llama\"} 6.0\n"
+     "vllm:num_requests_waiting{engine=\"0\",model_name=\"llama\"} 1.0\n"
+     "vllm:num_requests_waiting{engine=\"1\",model_name=\"llama\"} 2.0\n"
+     "vllm:kv_cache_usage_perc{engine=\"0\",model_name=\"llama\"} 0.25\n"
+     "vllm:kv_cache_usage_perc{engine=\"1\",model_name=\"llama\"} 0.75\n"
+     "vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"2000\",engine=\"0\"} 1.0\n"
+     "vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"1000\",engine=\"1\"} 1.0\n"
+     "vllm:lora_requests_info{max_lora=\"4\",running_lora_adapters=\"old\","
+     "waiting_lora_adapters=\"older\"} 1.7e+09\n"
+     "vllm:lora_requests_info{max_lora=\"3\",running_lora_adapters=\"sql, b\\\"c\","
+     "waiting_lora_adapters=\"poems,\"} 1.700000001e+09\n"
+     "vllm:lora_requests_info{max_lora=\"5\",running_lora_adapters=\"x\","
+     "waiting_lora_adapters=\"y\"} 1.6e+09\n",
+     {.known = LOAD_WAITING | LOAD_RUNNING | LOAD_KV_CACHE | LOAD_KV_SIZE | LOAD_ADAPTERS,
+      .n_waiting = 3,
+      .n_running = 14,
+      .kv_cache_used = 0.75F,
+      .kv_block_tokens = 16,
+      .n_kv_blocks = 3000,
+      .most_adapters = 3,
+      .n_running_adapters = 2,
+      .n_waiting_adapters = 1},
+     {"sql", "b\"c", "poems"}},
+    {"vllm", /* an older one, and one with neither blocks nor adapters that run */
+     "vllm:num_requests_waiting 0\nvllm:gpu_cache_usage_perc 0.5\n"
+     "vllm:cache_config_info{block_size=\"None\",num_gpu_blocks=\"\"} 1\n"
+     "vllm:lora_requests_info{max_lora=\"0\",running_lora_adapters=\"\"} 1\n",
+     {.known = LOAD_WAITING | LOAD_KV_CACHE | LOAD_ADAPTERS, .kv_cache_used = 0.5F},
+     {NULL}},
+    {"sglang",
+     "sglang:num_running_reqs{model_name=\"m\"} 162.0\nsglang:num_queue_reqs{model_name=\"m\"} "
+     "2826.0\nsglang:token_usage{model_name=\"m\"} 0.28\n"
+     "sglang:cache_config_info{page_size=\"64\",num_pages=\"500\"} 1\n",
+     {.known = LOAD_WAITING | LOAD_RUNNING | LOAD_KV_CACHE | LOAD_KV_SIZE,
+      .n_waiting = 2826,
+      .n_running = 162,
+      .kv_cache_used = 0.28F,
+      .kv_block_tokens = 64,
+      .n_kv_blocks = 500},
+     {NULL}},
+    {"tensorrt-llm",
+     "nv_trt_llm_request_metrics{model=\"llm\",request_type=\"waiting\",version=\"1\"} 1\n"
+     "nv_trt_llm_request_metrics{model=\"llm\",request_type=\"context\",version=\"1\"} 50\n"
+     "nv_trt_llm_request_metrics{model=\"llm\",request_type=\"scheduled\",version=\"1\"} 4\n"
+     "nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"fraction\",model=\"llm\"} 0.4875\n"
+     "nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"tokens_per\",model=\"llm\"} 64\n"
+     "nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"used\",model=\"llm\"} 39\n"
+     "nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"max\",model=\"llm\"} 80\n",
+     {.known = LOAD_WAITING | LOAD_RUNNING | LOAD_KV_CACHE | LOAD_KV_SIZE,
+      .n_waiting = 1,
+      .n_running = 4,
+      .kv_cache_used = 0.4875F,
+      .kv_block_tokens = 64,
+      .n_kv_blocks = 80},
+     {NULL}},
+    {"trtllm-serve",
+     "trtllm_num_requests_running{model_name=\"m\"} 3.0\n"
+     "trtllm_num_requests_waiting{model_name=\"m\"} 2.0\ntrtllm_kv_cache_utilization 0.125\n"
+     "trtllm_kv_cache_tokens_per_block 32\ntrtllm_kv_cache_max_blocks 100\n",
+     {.known = LOAD_WAITING | LOAD_RUNNING | LOAD_KV_CACHE | LOAD_KV_SIZE,
+      .n_waiting = 2,
+      .n_running = 3,
+      .kv_cache_used = 0.125F,
+      .kv_block_tokens = 32,
+      .n_kv_blocks = 100},
+     {NULL}},
+};
+
+static void expect_load(const struct endpoint_load *got, const struct endpoint_load *wanted,
+                        const char *const *adapters) {
+    assert_int_equal(got->known, wanted->known);
+    assert_int_equal(got->n_waiting, wanted->n_waiting);
+    assert_int_equal(got->n_running, wanted->n_running);
+    assert_true(got->kv_cache_used == wanted->kv_cache_used);
+    assert_int_equal(got->kv_block_tokens, wanted->kv_block_tokens);
+    assert_int_equal(got->n_kv_blocks, wanted->n_kv_blocks);
+    assert_int_equal(got->most_adapters, wanted->most_adapters);
+    assert_int_equal(got->n_running_adapters, wanted->n_running_adapters);
+    assert_int_equal(got->n_waiting_adapters, wanted->n_waiting_adapters);
+    for (size_t i = 0; adapters[i]; i++) {
+        assert_int_equal(got->adapters[i], load_adapter_hash(str_of(adapters[i])));
+    }
+}
+
+static void what_servers_write(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++) {
+        struct scrape_source source;
+        struct str text = str_of(pages[i].page);
+        scrape_source_init(&source, preset_of(pages[i].preset));
+        for (size_t piece = 1; piece <= text.len; piece += piece < 100 ? 1 : 37) {
+            struct scrape_past past = {0};
+            struct endpoint_load load;
+            assert_int_equal(read_page(&source.rules, text, piece, S, &past, &load), ST_OK);
+            expect_load(&load, &pages[i].load, pages[i].adapters);
+        }
+    }
+}
+
+/* ---- numbers that are none ------------------------------------------------------------------- */
+
+static enum status read_text(const struct scrape_rules *rules, const char *text,
+                             struct endpoint_load *out) {
+    struct scrape_past past = {0};
+    return read_page(rules, str_of(text), 4096, S, &past, out);
+}
+
+static void odd_numbers(void **state) {
+    static const struct {
+        const char *page;
+        enum status status;
+        unsigned known;
+        uint32_t n_waiting;
+        double used;
+    } cases[] = {
+        {"vllm:num_requests_waiting NaN\n", ST_BAD_ANSWER, 0, 0, 0},
+        {"vllm:num_requests_waiting +Inf\n", ST_BAD_ANSWER, 0, 0, 0},
+        {"vllm:num_requests_waiting NaN\nvllm:num_requests_waiting{e=\"1\"} 4\n", ST_OK,
+         LOAD_WAITING, 4, 0},
+        {"vllm:num_requests_waiting -3\n", ST_OK, LOAD_WAITING, 0, 0},
+        {"vllm:num_requests_waiting 1e30\n", ST_OK, LOAD_WAITING, UINT32_MAX, 0},
+        {"vllm:num_requests_waiting 2.5\n", ST_OK, LOAD_WAITING, 3, 0},
+        {"vllm:kv_cache_usage_perc 87\n", ST_OK, LOAD_KV_CACHE, 0, 1},
+        {"vllm:kv_cache_usage_perc -1\n", ST_OK, LOAD_KV_CACHE, 0, 0},
+        {"vllm:num_requests_waiting many\n", ST_BAD_ANSWER, 0, 0, 0},
+        {"", ST_BAD_ANSWER, 0, 0, 0},
+        {"<html>not found</html>", ST_BAD_ANSWER, 0, 0, 0},
+        {"vllm:num_requests_waiting_total 3\n", ST_BAD_ANSWER, 0, 0, 0},
+    };
+    struct scrape_source source;
+    (void)state;
+    scrape_source_init(&source, preset_of("vllm"));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct endpoint_load load;
+        assert_int_equal(read_text(&source.rules, cases[i].page, &load), cases[i].status);
+        assert_int_equal(load.known, cases[i].known);
+        assert_int_equal(load.n_waiting, cases[i].n_waiting);
+        assert_true((double)load.kv_cache_used == cases[i].used);
+    }
+}
+
+/* ---- rules of one's own ---------------------------------------------------------------------- */
+
+static const struct pool_label GPU = {{"kind", 4}, {"g\"pu", 4}};
+
+static void rules_of_ones_own(void **state) {
+    struct scrape_rules rules = {.n = 0};
+    const struct scrape_rule given[] = {
+        {.into = SCRAPE_WAITING, .series = STR("depth"), .labels = {&GPU, 1}},
+        {.into = SCRAPE_RUNNING, .combine = SCRAPE_NEWEST, .series = STR("depth")},
+        {.into = SCRAPE_KV_CACHE, .combine = SCRAPE_MAX, .series = STR("percent"), .factor = 0.01},
+    };
+    struct endpoint_load load;
+    (void)state;
+    for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
+        assert_true(scrape_rules_replace(&rules, &given[i]));
+    }
+    assert_int_equal(rules.n_series, 2);
+    assert_int_equal(read_text(&rules,
+                               "depth{kind=\"g\\\"pu\"} 2 300\ndepth{kind=\"g\\\"pu\",x=\"\"} 3 "
+                               "500\ndepth{kind=\"cpu\"} 70 400\npercent 25\npercent 50\n",
+                               &load),
+                     ST_OK);
+    assert_int_equal(load.n_waiting, 5);
+    assert_int_equal(load.n_running, 3);
+    assert_true(load.kv_cache_used == 0.5F);
+    struct scrape_rule other = {.into = SCRAPE_WAITING, .series = STR("percent")};
+    assert_true(scrape_rules_replace(&rules, &other));
+    assert_int_equal(rules.n, 3);
+    assert_int_equal(read_text(&rules, "depth{kind=\"g\\\"pu\"} 2\npercent 25\n", &load), ST_OK);
+    assert_int_equal(load.n_waiting, 25);
+}
+
+static void counters(void **state) {
+    static const struct {
+        const char *page;
+        uint64_t asked_s;
+        unsigned known;
+        uint32_t n_running;
+    } steps[] = {
+        {"busy_us{m=\"a\"} 1e6\nbusy_us{m=\"b\"} 1e6\n", 10, 0, 0},
+        {"busy_us{m=\"a\"} 9e6\nbusy_us{m=\"b\"} 5e6\n", 12, LOAD_RUNNING, 6},
+        {"busy_us{m=\"a\"} 9e6\nbusy_us{m=\"b\"} 5e6\n", 13, LOAD_RUNNING, 0},
+        {"busy_us{m=\"a\"} 1e6\n", 14, 0, 0}, /* begun anew */
+        {"busy_us{m=\"a\"} 4e6\n", 15, LOAD_RUNNING, 3},
+        {"busy_us{m=\"a\"} 9e6\n", 15, 0, 0}, /* no time has passed */
+        {"busy_us{m=\"a\"} 10e6\n", 3, 0, 0}, /* nor here */
+        {"busy_us{m=\"a\"} 12e6\n", 4, LOAD_RUNNING, 2},
+    };
+    struct scrape_rules rules = {.n = 0};
+    struct scrape_rule rule = {
+        .into = SCRAPE_RUNNING, .series = STR("busy_us"), .rate = true, .factor = 1e-6};
+    struct scrape_past past = {0};
+    (void)state;
+    assert_true(scrape_rules_replace(&rules, &rule));
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        struct endpoint_load load;
+        struct str text = str_of(steps[i].page);
+        assert_int_equal(read_page(&rules, text, 7, steps[i].asked_s * S, &past, &load), ST_OK);
+        assert_int_equal(load.known, steps[i].known);
+        assert_int_equal(load.n_running, steps[i].n_running);
+    }
+}
+
+/* ---- pages that never end -------------------------------------------------------------------- */
+
+static void feed_many(struct scrape_page *page, struct str piece, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        scrape_page_feed(page, piece);
+    }
+}
+
+/* One line of 64 MiB, as many other lines, and what is wanted behind them. */
+static void huge(void **state) {
+    struct scrape_page *page = malloc(sizeof(*page));
+    struct scrape_source source;
+    struct scrape_past past = {0};
+    struct endpoint_load load;
+    struct error err;
+    (void)state;
+    assert_non_null(page);
+    scrape_source_init(&source, preset_of("vllm"));
+    scrape_page_begin(page, &source.rules);
+    feed_many(page, STR("vllm:lora_requests_info{running_lora_adapters=\"a,"), 1);
+    feed_many(page, STR("abcdefghijklmnopqrstuvwxyzabcde,"), 2 << 20);
+    feed_many(page, STR("\"} 1\n"), 1);
+    feed_many(page, STR("other_seconds_bucket{le=\"0.005\",model_name=\"llama\"} 12345\n"),
+              1 << 18);
+    scrape_page_feed(page, STR("vllm:num_requests_waiting 6")); /* without an end of its line */
+    assert_int_equal(scrape_page_end(page, S, &past, &load, &err), ST_OK);
+    assert_int_equal(page->reader.n_too_long, 1);
+    assert_int_equal(load.known, LOAD_WAITING);
+    assert_int_equal(load.n_waiting, 6);
+    free(page);
+}
+
+/* More adapters than there is room for: the first ones count. */
+static void many_adapters(void **state) {
+    struct scrape_page *page = malloc(sizeof(*page));
+    struct scrape_source source;
+    struct scrape_past past = {0};
+    struct endpoint_load load;
+    struct error err;
+    (void)state;
+    assert_non_null(page);
+    scrape_source_init(&source, preset_of("vllm"));
+    scrape_page_begin(page, &source.rules);
+    scrape_page_feed(page, STR("vllm:lora_requests_info{running_lora_adapters=\"first"));
+    feed_many(page, STR(",adapter"), 100);
+    scrape_page_feed(page, STR("\",waiting_lora_adapters=\"late\"} 1\n"));
+    assert_int_equal(scrape_page_end(page, S, &past, &load, &err), ST_OK);
+    assert_int_equal(load.n_running_adapters, LOAD_MOST_ADAPTERS);
+    assert_int_equal(load.n_waiting_adapters, 0);
+    assert_int_equal(load.adapters[0], load_adapter_hash(STR("first")));
+    free(page);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_servers_write),
+        cmocka_unit_test(odd_numbers),
+        cmocka_unit_test(rules_of_ones_own),
+        cmocka_unit_test(counters),
+        cmocka_unit_test(huge),
+        cmocka_unit_test(many_adapters),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

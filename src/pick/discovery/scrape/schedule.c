@@ -1,0 +1,100 @@
+/* A heap of times, and beside it the time before which the limit allows no more. */
+#include "pick/discovery/scrape/schedule.h"
+
+static const uint64_t NS_PER_S = 1000000000;
+/* What may come at once after a pause, in time at the limit's pace. */
+static const uint64_t BURST_NS = 20000000;
+/* Waking up costs more than asking a few endpoints more. */
+static const uint64_t TOGETHER_NS = 20000000;
+static const uint64_t LONGEST_WAIT_NS = UINT64_C(10000000000);
+enum { JITTER_SHARE = 10, TOGETHER_SHARE = 10, MOST_DOUBLINGS = 10 };
+
+void scrape_schedule_fini(struct scrape_schedule *schedule) {
+    deadlines_fini(&schedule->waiting);
+}
+
+/* In no second more than the limit: a burst, and what the pace allows behind it. */
+void scrape_pace_set(struct scrape_pace *pace, uint64_t interval_ns, uint32_t most_per_second) {
+    pace->interval_ns = interval_ns;
+    pace->spacing_ns = (NS_PER_S + BURST_NS) / most_per_second + 1;
+}
+
+void scrape_schedule_set_pace(struct scrape_schedule *schedule, uint64_t interval_ns,
+                              uint32_t most_per_second) {
+    scrape_pace_set(&schedule->all, interval_ns, most_per_second);
+}
+
+/* How long it takes to ask all of them once. */
+static uint64_t round_ns(const struct scrape_pace *pace) {
+    return pace->n_turns * pace->spacing_ns;
+}
+
+uint64_t scrape_schedule_interval_ns(const struct scrape_schedule *schedule,
+                                     const struct scrape_pace *pace) {
+    uint64_t all_ns = round_ns(&schedule->all), own_ns = round_ns(pace);
+    uint64_t longest_ns = all_ns > own_ns ? all_ns : own_ns;
+    return longest_ns > pace->interval_ns ? longest_ns : pace->interval_ns;
+}
+
+/* ---- when ------------------------------------------------------------------------------------ */
+
+static uint64_t share_of(struct scrape_schedule *schedule, uint64_t ns) {
+    return (uint64_t)(dice_unit(&schedule->dice) * (double)ns);
+}
+
+/* Twice as long for each failure but the first, which may be an accident. */
+static uint64_t wait_of(struct scrape_schedule *schedule, const struct scrape_turn *turn) {
+    uint64_t wait_ns = scrape_schedule_interval_ns(schedule, turn->pace);
+    uint64_t longest_ns = wait_ns > LONGEST_WAIT_NS ? wait_ns : LONGEST_WAIT_NS;
+    unsigned n = turn->n_failures < MOST_DOUBLINGS ? turn->n_failures : MOST_DOUBLINGS;
+    wait_ns <<= n > 0 ? n - 1 : 0;
+    wait_ns = wait_ns < longest_ns ? wait_ns : longest_ns;
+    return wait_ns + share_of(schedule, wait_ns / JITTER_SHARE);
+}
+
+bool scrape_schedule_add(struct scrape_schedule *schedule, struct scrape_turn *turn,
+                         struct scrape_pace *pace, uint64_t now_ns) {
+    schedule->all.n_turns++;
+    pace->n_turns++;
+    uint64_t wait_ns = share_of(schedule, scrape_schedule_interval_ns(schedule, pace));
+    turn->pace = pace;
+    turn->n_failures = 0;
+    return deadlines_set(&schedule->waiting, &turn->deadline, now_ns + wait_ns);
+}
+
+void scrape_schedule_remove(struct scrape_schedule *schedule, struct scrape_turn *turn) {
+    deadlines_remove(&schedule->waiting, &turn->deadline);
+    schedule->all.n_turns--;
+    turn->pace->n_turns--;
+}
+
+struct scrape_turn *scrape_schedule_take(struct scrape_schedule *schedule, uint64_t now_ns) {
+    uint64_t earliest_ns = now_ns > BURST_NS ? now_ns - BURST_NS : 0;
+    if (schedule->next_ns > now_ns) {
+        return NULL;
+    }
+    struct deadline *deadline = deadlines_take_due(&schedule->waiting, now_ns);
+    if (deadline) {
+        uint64_t base_ns = schedule->next_ns > earliest_ns ? schedule->next_ns : earliest_ns;
+        schedule->next_ns = base_ns + schedule->all.spacing_ns;
+    }
+    return (struct scrape_turn *)(void *)deadline;
+}
+
+bool scrape_schedule_put(struct scrape_schedule *schedule, struct scrape_turn *turn,
+                         uint64_t taken_ns, uint64_t now_ns, bool answered) {
+    turn->n_failures = answered ? 0 : turn->n_failures + 1;
+    uint64_t due_ns = taken_ns + wait_of(schedule, turn);
+    return deadlines_set(&schedule->waiting, &turn->deadline, due_ns > now_ns ? due_ns : now_ns);
+}
+
+uint64_t scrape_schedule_next_ns(const struct scrape_schedule *schedule, uint64_t now_ns) {
+    uint64_t due_ns = deadlines_next_ns(&schedule->waiting);
+    uint64_t together_ns = schedule->all.interval_ns / TOGETHER_SHARE;
+    uint64_t soonest_ns = now_ns + (together_ns < TOGETHER_NS ? together_ns : TOGETHER_NS);
+    if (due_ns == UINT64_MAX) {
+        return UINT64_MAX;
+    }
+    due_ns = due_ns > schedule->next_ns ? due_ns : schedule->next_ns;
+    return due_ns > soonest_ns ? due_ns : soonest_ns;
+}

@@ -1,0 +1,201 @@
+/* Picks on several threads while the pool changes under them: endpoints come and go, are ready and
+ * are not, refuse and answer, say what their load is, and are chosen by one profile and another.
+ * What an endpoint may be picked for follows from the generation that the pick is of, so each pick
+ * can be judged afterwards. At the end nothing is in flight. Made for the thread sanitizer. */
+#include "pick/pool/pool.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/base/metric/metric.h"
+#include "core/event/clock.h"
+#include "pick/pool/pool_fixture.h"
+#include "pick/pool/profile/profile.h"
+
+enum { N = 64, PICKERS = 4, HELD = 32, UPDATES = 1500 };
+
+/* Is endpoint `i` in the pool in this generation? */
+static bool is_member(uint64_t generation, uint32_t i) {
+    struct dice dice = {generation * N + i};
+    return generation > 0 && dice_roll(&dice) % 4 > 0;
+}
+
+static const struct profile_step RUNNING = {.plugin = &plugin_running_requests_size_scorer,
+                                            .weight = 1};
+static const struct profile BY_TWO = {
+    .scorers = &RUNNING, .n_scorers = 1, .picker = {.plugin = &plugin_power_of_two_picker}};
+
+static struct pool_spec *spec_of(uint64_t generation) {
+    struct pool_spec *spec = fixture_spec();
+    spec->profile = generation % 4 == 1 ? &BY_TWO : NULL;
+    spec->health.kind = generation % 3 == 0 ? POOL_HEALTH_TCP : POOL_HEALTH_NONE;
+    spec->refused_ns = 1000000;
+    for (uint32_t i = 0; i < N; i++) {
+        struct pool_wanted wanted = {.address = fixture_numbered(i)};
+        struct error err;
+        if (is_member(generation, i)) {
+            assert_int_equal(pool_spec_add_endpoint(spec, &wanted, &err), ST_OK);
+        }
+    }
+    return spec;
+}
+
+struct picker {
+    struct pool *pool;
+    struct pool_reader *reader;
+    struct dice dice;
+    _Atomic bool *over;
+    struct pool_ticket held[HELD];
+    unsigned n_picked, n_none, n_wrong;
+};
+
+/* The endpoint that a request was sent to, or might be, must be in the pool and in the subset. */
+static bool is_allowed(const struct pool_pick *pick, const struct endpoint *endpoint,
+                       const struct subset *subset) {
+    uint32_t number = (uint32_t)(endpoint->address.low - (10u << 24));
+    bool named = !subset;
+    for (size_t i = 0; subset && i < subset->n; i++) {
+        named = named || endpoint_address_equal(&subset->items[i], &endpoint->address);
+    }
+    return named && is_member(pick->generation, number);
+}
+
+static void pick_one(struct picker *picker, struct pool_ticket *ticket) {
+    struct endpoint_address items[8];
+    struct subset subset = {.items = items, .n = dice_below(&picker->dice, 8)};
+    for (size_t i = 0; i < subset.n; i++) {
+        items[i] = fixture_numbered(dice_below(&picker->dice, N));
+    }
+    bool has_subset = dice_below(&picker->dice, 2) == 0;
+    struct pool_request request = {.subset = has_subset ? &subset : NULL,
+                                   .n_fallbacks = dice_below(&picker->dice, 4)};
+    struct pool_pick pick;
+    struct error err;
+    enum status st = pool_pick(picker->reader, &request, &pick, &err);
+    picker->n_none += st == ST_NO_ENDPOINT;
+    picker->n_wrong += st != ST_OK && st != ST_NO_ENDPOINT;
+    picker->n_wrong += st == ST_NO_ENDPOINT && pick.ticket.endpoint;
+    if (st != ST_OK) {
+        return;
+    }
+    picker->n_picked++;
+    for (size_t i = 0; i < pick.n_endpoints; i++) {
+        picker->n_wrong += !is_allowed(&pick, pick.endpoints[i], request.subset);
+    }
+    picker->n_wrong += endpoint_in_flight(pick.ticket.endpoint) == 0;
+    *ticket = pick.ticket;
+}
+
+static void say_something(struct picker *picker, struct pool_ticket *ticket) {
+    struct endpoint_address other = fixture_numbered(dice_below(&picker->dice, N));
+    switch (dice_below(&picker->dice, 8)) {
+    case 0:
+        pool_refused(picker->pool, ticket->endpoint);
+        break;
+    case 1:
+        pool_answered(picker->pool, ticket->endpoint);
+        break;
+    case 2:
+        pool_ticket_move(picker->reader, ticket, &other);
+        break;
+    default:
+        break;
+    }
+}
+
+static void *run_picker(void *arg) {
+    struct picker *picker = arg;
+    while (!atomic_load(picker->over)) {
+        struct pool_ticket *ticket = &picker->held[dice_below(&picker->dice, HELD)];
+        if (ticket->endpoint) {
+            say_something(picker, ticket);
+            pool_give_back(picker->pool, ticket);
+        } else {
+            pick_one(picker, ticket);
+        }
+    }
+    pool_reader_free(picker->reader); /* tickets may outlive it */
+    return NULL;
+}
+
+static void say_load(struct pool *pool, const struct endpoint *endpoint, struct dice *dice) {
+    struct endpoint_load load = {.asked_ns = clock_now_ns(),
+                                 .until_ns = clock_now_ns() + 100000,
+                                 .in_flight = endpoint_in_flight(endpoint),
+                                 .known = dice_below(dice, 32),
+                                 .n_waiting = dice_below(dice, 9)};
+    load_add_adapter(&load, STR("sql"), false);
+    pool_set_load(pool, endpoint, &load);
+}
+
+/* Flips the readiness of some, as checks would, and says loads. */
+static void flip(struct pool_reader *reader, struct pool *pool, struct dice *dice) {
+    const struct pool_snapshot *snapshot = pool_look(reader);
+    for (uint32_t i = 0; i < snapshot->n_members; i++) {
+        if (dice_below(dice, 3) == 0) {
+            pool_set_ready(pool, snapshot->members[i].endpoint, dice_below(dice, 2) == 0);
+        }
+        if (dice_below(dice, 8) == 0) {
+            say_load(pool, snapshot->members[i].endpoint, dice);
+        }
+    }
+}
+
+static void picks_are_right_while_everything_changes(void **state) {
+    (void)state;
+    static struct picker pickers[PICKERS];
+    pthread_t threads[PICKERS];
+    _Atomic bool over = false;
+    struct pool *pool;
+    struct pool_reader *reader;
+    struct pool_numbers numbers;
+    struct error err;
+    struct dice dice = {5};
+    unsigned n_picked = 0, n_none = 0;
+    assert_int_equal(pool_new(&pool, &err), ST_OK);
+    assert_int_equal(pool_reader_new(pool, 9, &reader, &err), ST_OK);
+    for (unsigned i = 0; i < PICKERS; i++) {
+        pickers[i] = (struct picker){.pool = pool, .dice = {i}, .over = &over};
+        assert_int_equal(pool_reader_new(pool, 0, &pickers[i].reader, &err), ST_OK);
+        assert_int_equal(pthread_create(&threads[i], NULL, run_picker, &pickers[i]), 0);
+    }
+    for (uint64_t generation = 1; generation <= UPDATES; generation++) {
+        fixture_update(pool, spec_of(generation));
+        assert_int_equal(pool_generation(pool), generation);
+        for (int i = 0; i < 20; i++) {
+            flip(reader, pool, &dice);
+        }
+    }
+    atomic_store(&over, true);
+    for (int i = 0; i < PICKERS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(pickers[i].n_wrong, 0);
+        n_picked += pickers[i].n_picked;
+        n_none += pickers[i].n_none;
+    }
+    assert_true(n_picked > 0 && n_none > 0);
+    for (int i = 0; i < PICKERS * HELD; i++) {
+        pool_give_back(pool, &pickers[i / HELD].held[i % HELD]);
+    }
+    const struct pool_snapshot *last = pool_look(reader);
+    for (uint32_t i = 0; i < last->n_members; i++) {
+        assert_int_equal(endpoint_in_flight(last->members[i].endpoint), 0);
+    }
+    pool_read(pool, &numbers);
+    assert_int_equal(numbers.n_in_flight, 0);
+    pool_reader_free(reader);
+    pool_free(pool);
+    assert_int_equal(metric_read(METRIC_ARENAS), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(picks_are_right_while_everything_changes),
+    };
+    return cmocka_run_group_tests_name("pool/pool_churn", tests, NULL, NULL);
+}

@@ -1,0 +1,99 @@
+/* Loads in and out of their cells. */
+#include "pick/pool/endpoint/load.h"
+
+static const uint32_t FNV_BASIS = 2166136261, FNV_PRIME = 16777619;
+
+/* ---- adapters -------------------------------------------------------------------------------- */
+
+uint32_t load_adapter_hash(struct str name) {
+    uint32_t hash = FNV_BASIS;
+    for (size_t i = 0; i < name.len; i++) {
+        hash = (hash ^ (unsigned char)name.ptr[i]) * FNV_PRIME;
+    }
+    return hash != 0 ? hash : 1;
+}
+
+bool load_add_adapter(struct endpoint_load *load, struct str name, bool waiting) {
+    uint32_t n = load->n_running_adapters + load->n_waiting_adapters;
+    if (n >= LOAD_MOST_ADAPTERS) {
+        return false;
+    }
+    load->adapters[n] = load_adapter_hash(name);
+    *(waiting ? &load->n_waiting_adapters : &load->n_running_adapters) += 1;
+    return true;
+}
+
+/* ---- cells ----------------------------------------------------------------------------------- */
+
+static void put(_Atomic uint32_t *cell, uint32_t value) {
+    atomic_store_explicit(cell, value, memory_order_relaxed);
+}
+
+static uint32_t get(const _Atomic uint32_t *cell) {
+    return atomic_load_explicit(cell, memory_order_relaxed);
+}
+
+static uint32_t at_most(uint32_t value, uint32_t most) {
+    return value < most ? value : most;
+}
+
+/* Returns: them in one number. */
+static uint32_t store_adapters(const struct endpoint_load *load, struct load_adapters *adapters) {
+    uint32_t n_running = at_most(load->n_running_adapters, LOAD_MOST_ADAPTERS);
+    uint32_t n_waiting = at_most(load->n_waiting_adapters, LOAD_MOST_ADAPTERS - n_running);
+    put(&adapters->most, load->most_adapters);
+    put(&adapters->n_running, n_running);
+    put(&adapters->n_waiting, n_waiting);
+    uint32_t sum = n_running + n_waiting < load->most_adapters ? LOAD_ADAPTER_ROOM : 0;
+    for (uint32_t i = 0; i < n_running + n_waiting; i++) {
+        put(&adapters->hashes[i], load->adapters[i]);
+        sum |= load_adapter_bit(load->adapters[i]);
+    }
+    return load->known & LOAD_ADAPTERS ? sum : 0;
+}
+
+void load_store(const struct endpoint_load *load, struct load_cell *cell,
+                struct load_adapters *adapters) {
+    float used = load->kv_cache_used;
+    bool is_share = used >= 0; /* NaN is not */
+    put(&cell->known, is_share ? load->known : load->known & ~(unsigned)LOAD_KV_CACHE);
+    put(&cell->in_flight, load->in_flight);
+    put(&cell->n_waiting, load->n_waiting);
+    put(&cell->n_running, load->n_running);
+    atomic_store_explicit(&cell->kv_cache_used,
+                          !is_share  ? 0
+                          : used > 1 ? 1
+                                     : used,
+                          memory_order_relaxed);
+    put(&cell->kv_block_tokens, load->kv_block_tokens);
+    put(&cell->n_kv_blocks, load->n_kv_blocks);
+    put(&cell->adapters, store_adapters(load, adapters));
+    atomic_store_explicit(&cell->asked_ns, load->asked_ns, memory_order_relaxed);
+    atomic_store_explicit(&cell->until_ns, load->until_ns, memory_order_relaxed);
+}
+
+static void fetch_adapters(const struct load_adapters *adapters, struct endpoint_load *out) {
+    out->most_adapters = get(&adapters->most);
+    out->n_running_adapters = at_most(get(&adapters->n_running), LOAD_MOST_ADAPTERS);
+    out->n_waiting_adapters =
+        at_most(get(&adapters->n_waiting), LOAD_MOST_ADAPTERS - out->n_running_adapters);
+    for (uint32_t i = 0; i < out->n_running_adapters + out->n_waiting_adapters; i++) {
+        out->adapters[i] = get(&adapters->hashes[i]);
+    }
+}
+
+void load_fetch(const struct load_cell *cell, const struct load_adapters *adapters, uint64_t now_ns,
+                struct endpoint_load *out) {
+    *out = (struct endpoint_load){
+        .asked_ns = atomic_load_explicit(&cell->asked_ns, memory_order_relaxed),
+        .until_ns = atomic_load_explicit(&cell->until_ns, memory_order_relaxed),
+        .in_flight = get(&cell->in_flight),
+        .n_waiting = get(&cell->n_waiting),
+        .n_running = get(&cell->n_running),
+        .kv_cache_used = atomic_load_explicit(&cell->kv_cache_used, memory_order_relaxed),
+        .kv_block_tokens = get(&cell->kv_block_tokens),
+        .n_kv_blocks = get(&cell->n_kv_blocks),
+    };
+    out->known = out->until_ns > now_ns ? get(&cell->known) : 0;
+    fetch_adapters(adapters, out);
+}

@@ -1,0 +1,568 @@
+/* Requests that wait for room, seen from outside: who is called when, what a pick says then, and
+ * that nothing is ever over its limit. */
+#include "pick/pool/flow/wait.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/event/clock.h"
+#include "pick/pool/flow/wait_fixture.h"
+#include "pick/pool/profile/profile.h"
+
+static const uint64_t MS = 1000000;
+
+static unsigned n_woken;
+static struct pool_bell bell;
+
+static void on_call(void *user) {
+    (void)user;
+    n_woken++;
+}
+
+static void open_pool(struct fixture *fixture, struct pool_spec *spec) {
+    clock_drive_ns(1000 * MS);
+    fixture_open(fixture, spec);
+    pool_bell_init(&bell, on_call, NULL);
+    n_woken = 0;
+}
+
+static void close_pool(struct fixture *fixture) {
+    struct pool_flow_numbers numbers;
+    pool_read_flow(fixture->pool, NULL, 0, &numbers);
+    assert_int_equal(numbers.n_waiting + numbers.n_bytes + numbers.n_ids, 0);
+    fixture_close(fixture);
+    pool_bell_fini(&bell);
+    clock_drive_ns(0);
+}
+
+static enum status ask(struct fixture *fixture, struct asker *asker) {
+    asker->request.waiter = &asker->waiter;
+    asker->waiter.bell = &bell;
+    return pool_pick(fixture->reader, &asker->request, &asker->pick, &asker->err);
+}
+
+static void ask_and_wait(struct fixture *fixture, struct asker *asker) {
+    assert_int_equal(ask(fixture, asker), ST_OK);
+    assert_null(asker->pick.ticket.endpoint);
+}
+
+static void ask_and_go(struct fixture *fixture, struct asker *asker) {
+    assert_int_equal(ask(fixture, asker), ST_OK);
+    assert_non_null(asker->pick.ticket.endpoint);
+}
+
+/* Exactly this one is called, and picks. */
+static void expect_called(struct fixture *fixture, struct asker *asker) {
+    assert_ptr_equal(pool_bell_next(&bell), &asker->waiter);
+    ask_and_go(fixture, asker);
+}
+
+static void expect_nobody(void) {
+    assert_null(pool_bell_next(&bell));
+}
+
+static void give_back(struct fixture *fixture, struct asker *asker) {
+    pool_give_back(fixture->pool, &asker->pick.ticket);
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+static void as_many_as_there_is_room(void **state) {
+    struct fixture fixture;
+    struct asker one[2] = {0}, more[4] = {0};
+    (void)state;
+    open_pool(&fixture, wait_fixture_spec(2, 1));
+    ask_and_go(&fixture, &one[0]);
+    ask_and_go(&fixture, &one[1]);
+    more[1].request.objective = STR("high");
+    more[3].request.objective = STR("mid");
+    for (int i = 0; i < 4; i++) {
+        ask_and_wait(&fixture, &more[i]);
+        assert_int_equal(more[i].waiter.until_ns, 31000 * MS);
+    }
+    assert_int_equal(wait_fixture_n(fixture.pool), 4);
+    expect_nobody();
+    give_back(&fixture, &one[0]);
+    assert_int_equal(n_woken, 1);
+    expect_called(&fixture, &more[1]);
+    expect_nobody();
+    give_back(&fixture, &one[1]);
+    give_back(&fixture, &more[1]); /* two at once */
+    assert_ptr_equal(pool_bell_next(&bell), &more[3].waiter);
+    assert_ptr_equal(pool_bell_next(&bell), &more[0].waiter);
+    expect_nobody();
+    ask_and_go(&fixture, &more[0]); /* in whichever order they come to it */
+    ask_and_go(&fixture, &more[3]);
+    give_back(&fixture, &more[0]);
+    expect_called(&fixture, &more[2]);
+    give_back(&fixture, &more[2]);
+    give_back(&fixture, &more[3]);
+    close_pool(&fixture);
+}
+
+/* Also where a called one would leave room for a moment. */
+static void nobody_comes_in_between(void **state) {
+    struct fixture fixture;
+    struct asker one = {0}, called = {0}, late = {0}, cheap = {0};
+    (void)state;
+    open_pool(&fixture, wait_fixture_spec(1, 1));
+    ask_and_go(&fixture, &one);
+    ask_and_wait(&fixture, &called);
+    give_back(&fixture, &one);
+    late.request.objective = STR("high");
+    ask_and_wait(&fixture, &late); /* before the one that is called has picked */
+    cheap.request.objective = STR("low");
+    assert_int_equal(ask(&fixture, &cheap), ST_SATURATED);
+    expect_called(&fixture, &called);
+    expect_nobody();
+    assert_int_equal(ask(&fixture, &cheap), ST_SATURATED);
+    give_back(&fixture, &called);
+    expect_called(&fixture, &late);
+    give_back(&fixture, &late);
+    ask_and_go(&fixture, &cheap);
+    give_back(&fixture, &cheap);
+    close_pool(&fixture);
+}
+
+static void fairness(void **state) {
+    struct fixture fixture;
+    struct asker one = {0}, more[5] = {0};
+    static const struct str ids[] = {STR("x"), STR("x"), STR("x"), STR("y"), STR("")};
+    static const int order[] = {0, 3, 4, 1, 2};
+    struct flow_band_numbers bands[3];
+    struct pool_flow_numbers numbers;
+    (void)state;
+    open_pool(&fixture, wait_fixture_spec(1, 1));
+    ask_and_go(&fixture, &one);
+    for (int i = 0; i < 5; i++) {
+        more[i].request.fairness = ids[i];
+        more[i].request.n_bytes = 100;
+        ask_and_wait(&fixture, &more[i]);
+    }
+    pool_read_flow(fixture.pool, bands, 3, &numbers);
+    assert_int_equal(numbers.n_bands, 1);
+    assert_int_equal(numbers.n_bytes, 500);
+    assert_int_equal(bands[0].n_ids, 3);
+    for (int i = 0; i < 5; i++) {
+        give_back(&fixture, i == 0 ? &one : &more[order[i - 1]]);
+        expect_called(&fixture, &more[order[i]]);
+    }
+    give_back(&fixture, &more[2]);
+    close_pool(&fixture);
+}
+
+static void criticality_is_a_priority(void **state) {
+    struct fixture fixture;
+    struct pool_spec *spec = wait_fixture_spec(1, 1);
+    static const struct pool_model models[] = {
+        {.name = STR("critical"), .criticality = POOL_CRITICAL},
+        {.name = STR("standard"), .criticality = POOL_STANDARD},
+        {.name = STR("cheap"), .criticality = POOL_SHEDDABLE}};
+    struct asker one = {0}, more[4] = {0};
+    struct error err;
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(pool_spec_add_model(spec, &models[i], &err), ST_OK);
+    }
+    open_pool(&fixture, spec);
+    ask_and_go(&fixture, &one);
+    more[0].request.model = STR("standard");
+    more[1].request.model = STR("critical");
+    more[2].request.model = STR("cheap");
+    more[3].request.model = STR("cheap");
+    more[3].request.objective = STR("mid"); /* which counts */
+    ask_and_wait(&fixture, &more[0]);
+    ask_and_wait(&fixture, &more[1]);
+    assert_int_equal(ask(&fixture, &more[2]), ST_SATURATED);
+    ask_and_wait(&fixture, &more[3]);
+    give_back(&fixture, &one);
+    expect_called(&fixture, &more[1]);
+    give_back(&fixture, &more[1]);
+    expect_called(&fixture, &more[3]);
+    give_back(&fixture, &more[3]);
+    expect_called(&fixture, &more[0]);
+    give_back(&fixture, &more[0]);
+    close_pool(&fixture);
+}
+
+/* ---- the end of a wait ----------------------------------------------------------------------- */
+
+static void who_leaves_makes_room(void **state) {
+    struct fixture fixture;
+    struct asker one = {0}, more[4] = {0};
+    (void)state;
+    open_pool(&fixture, wait_fixture_spec(1, 1));
+    ask_and_go(&fixture, &one);
+    for (int i = 0; i < 4; i++) {
+        ask_and_wait(&fixture, &more[i]);
+    }
+    pool_leave(fixture.pool, &more[1].waiter, FLOW_EXPIRED); /* queued */
+    pool_leave(fixture.pool, &more[1].waiter, FLOW_EXPIRED);
+    give_back(&fixture, &one);
+    pool_leave(fixture.pool, &more[0].waiter, FLOW_ABORTED); /* called, in the list */
+    assert_ptr_equal(pool_bell_next(&bell), &more[2].waiter);
+    pool_leave(fixture.pool, &more[2].waiter, FLOW_ABORTED); /* called, out of it */
+    expect_called(&fixture, &more[3]);
+    give_back(&fixture, &more[3]);
+    close_pool(&fixture);
+}
+
+static void what_is_full_is_said(void **state) {
+    static const struct flow_band_limits band = {7, 1};
+    struct fixture fixture;
+    struct pool_spec *spec = wait_fixture_spec(1, 1);
+    struct asker one = {0}, more[4] = {0};
+    (void)state;
+    spec->flow_control.limits = (struct flow_limits){2, 1000, &band, 1, 0};
+    open_pool(&fixture, spec);
+    ask_and_go(&fixture, &one);
+    more[0].request.objective = more[1].request.objective = STR("high");
+    more[2].request.n_bytes = 1001;
+    ask_and_wait(&fixture, &more[0]);
+    assert_int_equal(ask(&fixture, &more[1]), ST_SATURATED);
+    assert_non_null(strstr(more[1].err.text, "priority 7"));
+    assert_int_equal(ask(&fixture, &more[2]), ST_SATURATED);
+    assert_non_null(strstr(more[2].err.text, "max_bytes"));
+    more[2].request.n_bytes = 1000;
+    ask_and_wait(&fixture, &more[2]);
+    assert_false(pool_waiter_grow(fixture.pool, &more[2].waiter, 1));
+    assert_int_equal(ask(&fixture, &more[3]), ST_SATURATED);
+    assert_non_null(strstr(more[3].err.text, "max_requests"));
+    pool_leave(fixture.pool, &more[2].waiter, FLOW_REFUSED);
+    assert_true(pool_waiter_grow(fixture.pool, &more[0].waiter, 1));
+    pool_leave(fixture.pool, &more[0].waiter, FLOW_REFUSED);
+    give_back(&fixture, &one);
+    close_pool(&fixture);
+}
+
+/* ---- subsets --------------------------------------------------------------------------------- */
+
+static void a_subset_without_room_holds_nobody_up(void **state) {
+    struct fixture fixture;
+    struct endpoint_address addresses[2];
+    struct subset zero = wait_fixture_subset(&addresses[0], 0),
+                  first = wait_fixture_subset(&addresses[1], 1);
+    struct asker at_zero = {0}, narrow[3] = {0}, any[2] = {0};
+    (void)state;
+    open_pool(&fixture, wait_fixture_spec(2, 1));
+    at_zero.request.subset = narrow[0].request.subset = &zero;
+    narrow[1].request.selection = &zero;
+    narrow[2].request.subset = &first;
+    ask_and_go(&fixture, &at_zero);
+    ask_and_wait(&fixture, &narrow[0]);
+    ask_and_wait(&fixture, &narrow[1]);
+    ask_and_go(&fixture, &any[0]); /* the other has room */
+    ask_and_wait(&fixture, &narrow[2]);
+    ask_and_wait(&fixture, &any[1]);
+    give_back(&fixture, &any[0]);
+    expect_called(&fixture, &narrow[2]);
+    assert_int_equal(narrow[2].pick.ticket.endpoint->address.low, addresses[1].low);
+    expect_nobody();
+    give_back(&fixture, &at_zero);
+    expect_called(&fixture, &narrow[0]);
+    give_back(&fixture, &narrow[2]);
+    expect_called(&fixture, &any[1]);
+    expect_nobody();
+    give_back(&fixture, &narrow[0]);
+    expect_called(&fixture, &narrow[1]);
+    give_back(&fixture, &narrow[1]);
+    give_back(&fixture, &any[1]);
+    close_pool(&fixture);
+}
+
+static void without_an_endpoint_nobody_waits(void **state) {
+    struct fixture fixture;
+    struct endpoint_address address;
+    struct subset nowhere = wait_fixture_subset(&address, 9);
+    struct asker one = {0}, lost = {0};
+    (void)state;
+    open_pool(&fixture, wait_fixture_spec(1, 1));
+    ask_and_go(&fixture, &one);
+    lost.request.subset = &nowhere;
+    assert_int_equal(ask(&fixture, &lost), ST_NO_ENDPOINT);
+    assert_int_equal(wait_fixture_n(fixture.pool), 0);
+    give_back(&fixture, &one);
+    close_pool(&fixture);
+}
+
+/* ---- loads ----------------------------------------------------------------------------------- */
+
+static void say(struct fixture *fixture, uint32_t i, unsigned known, uint32_t waiting,
+                double used) {
+    const struct pool_snapshot *snapshot = pool_look(fixture->reader);
+    struct endpoint_load load = {.asked_ns = clock_now_ns(),
+                                 .until_ns = clock_now_ns() + 100 * MS,
+                                 .in_flight = endpoint_in_flight(snapshot->members[i].endpoint),
+                                 .known = known,
+                                 .n_waiting = waiting,
+                                 .kv_cache_used = (float)used};
+    pool_set_load(fixture->pool, snapshot->members[i].endpoint, &load);
+}
+
+static void by_queue_depth(void **state) {
+    struct fixture fixture;
+    struct pool_spec *spec = wait_fixture_spec(2, 0);
+    struct asker askers[5] = {0};
+    (void)state;
+    spec->queue_depth = 3;
+    open_pool(&fixture, spec);
+    say(&fixture, 0, LOAD_WAITING, 3, 0);
+    say(&fixture, 1, LOAD_WAITING, 2, 0);
+    ask_and_go(&fixture, &askers[0]); /* which is counted there */
+    assert_int_equal(askers[0].pick.ticket.endpoint->address.low, fixture_numbered(1).low);
+    for (int i = 1; i < 5; i++) {
+        ask_and_wait(&fixture, &askers[i]);
+    }
+    say(&fixture, 1, LOAD_WAITING, 1, 0); /* room for two */
+    assert_ptr_equal(pool_bell_next(&bell), &askers[1].waiter);
+    assert_ptr_equal(pool_bell_next(&bell), &askers[2].waiter);
+    expect_nobody();
+    ask_and_go(&fixture, &askers[1]);
+    ask_and_go(&fixture, &askers[2]);
+    clock_drive_ns(clock_now_ns() + 100 * MS); /* too old: nobody is full */
+    expect_nobody();
+    pool_tick(fixture.pool, 0);
+    expect_called(&fixture, &askers[3]);
+    expect_called(&fixture, &askers[4]);
+    for (int i = 0; i < 5; i++) {
+        give_back(&fixture, &askers[i]);
+    }
+    close_pool(&fixture);
+}
+
+static void by_kv_cache(void **state) {
+    static const struct profile_step ACTIVE = {.plugin = &plugin_active_request_scorer,
+                                               .weight = 1};
+    static const struct profile FEWEST = {
+        .scorers = &ACTIVE, .n_scorers = 1, .picker = {.plugin = &plugin_max_score_picker}};
+    (void)state;
+    for (int own = 0; own < 2; own++) {
+        struct fixture fixture;
+        struct pool_spec *spec = wait_fixture_spec(2, 0);
+        struct asker askers[3] = {0};
+        spec->kv_cache = 0.9;
+        spec->profile = own ? &FEWEST : NULL;
+        open_pool(&fixture, spec);
+        say(&fixture, 0, LOAD_KV_CACHE, 0, 0.95);
+        ask_and_go(&fixture, &askers[0]);
+        assert_int_equal(askers[0].pick.ticket.endpoint->address.low, fixture_numbered(1).low);
+        say(&fixture, 1, LOAD_KV_CACHE, 0, 0.9375);
+        ask_and_wait(&fixture, &askers[1]);
+        askers[2].request.objective = STR("low");
+        assert_int_equal(ask(&fixture, &askers[2]), ST_SATURATED);
+        say(&fixture, 0, LOAD_KV_CACHE, 0, 0.5);
+        expect_called(&fixture, &askers[1]);
+        give_back(&fixture, &askers[0]);
+        give_back(&fixture, &askers[1]);
+        close_pool(&fixture);
+    }
+}
+
+/* Without flow control only sheddable ones are refused. */
+static void without_flow_control(void **state) {
+    struct fixture fixture;
+    struct pool_spec *spec = wait_fixture_spec(1, 0);
+    struct asker one = {0}, cheap = {0};
+    (void)state;
+    spec->flow_control.on = false;
+    spec->queue_depth = 2;
+    open_pool(&fixture, spec);
+    say(&fixture, 0, LOAD_WAITING, 2, 0);
+    ask_and_go(&fixture, &one);
+    cheap.request.objective = STR("low");
+    assert_int_equal(ask(&fixture, &cheap), ST_SATURATED);
+    clock_drive_ns(clock_now_ns() + 100 * MS);
+    ask_and_go(&fixture, &cheap);
+    give_back(&fixture, &one);
+    give_back(&fixture, &cheap);
+    close_pool(&fixture);
+}
+
+/* ---- what changes meanwhile ------------------------------------------------------------------ */
+
+static void a_pool_that_changes(void **state) {
+    struct fixture fixture;
+    struct asker one = {0}, more[6] = {0};
+    (void)state;
+    open_pool(&fixture, wait_fixture_spec(1, 1));
+    ask_and_go(&fixture, &one);
+    for (int i = 0; i < 6; i++) {
+        ask_and_wait(&fixture, &more[i]);
+    }
+    fixture_update(fixture.pool, wait_fixture_spec(3, 1));
+    expect_called(&fixture, &more[0]);
+    assert_ptr_equal(pool_bell_next(&bell), &more[1].waiter);
+    expect_nobody();
+    fixture_update(fixture.pool,
+                   wait_fixture_spec(1, 1)); /* before it has picked: its place is gone */
+    ask_and_wait(&fixture, &more[1]);
+    expect_nobody();
+    give_back(&fixture, &one);
+    expect_called(&fixture, &more[1]);
+    fixture_update(fixture.pool, wait_fixture_spec(1, 3));
+    expect_called(&fixture, &more[2]);
+    expect_called(&fixture, &more[3]);
+    struct pool_spec *off = wait_fixture_spec(1, 1);
+    off->flow_control.on = false;
+    fixture_update(fixture.pool, off);
+    expect_called(&fixture, &more[4]);
+    fixture_update(fixture.pool, fixture_spec());
+    assert_ptr_equal(pool_bell_next(&bell), &more[5].waiter);
+    assert_int_equal(ask(&fixture, &more[5]), ST_NO_ENDPOINT);
+    for (int i = 0; i < 5; i++) {
+        give_back(&fixture, &more[i]);
+    }
+    close_pool(&fixture);
+}
+
+/* Who waits for endpoints that are there no more is told so at once, as who comes later is. */
+static void endpoints_that_leave(void **state) {
+    struct fixture fixture;
+    struct endpoint_address addresses[2];
+    struct subset zero = wait_fixture_subset(&addresses[0], 0),
+                  first = wait_fixture_subset(&addresses[1], 1);
+    struct asker busy[2] = {0}, narrow[3] = {0}, any = {0};
+    struct pool_spec *without = fixture_spec();
+    struct pool_wanted wanted = {.address = fixture_numbered(1)};
+    (void)state;
+    open_pool(&fixture, wait_fixture_spec(2, 1));
+    ask_and_go(&fixture, &busy[0]);
+    ask_and_go(&fixture, &busy[1]);
+    narrow[0].request.subset = narrow[1].request.selection = narrow[2].request.subset = &zero;
+    narrow[2].request.selection = &first; /* both must hold */
+    ask_and_wait(&fixture, &any);
+    ask_and_wait(&fixture, &narrow[0]);
+    ask_and_wait(&fixture, &narrow[1]);
+    assert_int_equal(ask(&fixture, &narrow[2]), ST_NO_ENDPOINT);
+    assert_int_equal(pool_spec_add_endpoint(without, &wanted, &any.err), ST_OK);
+    without->max_in_flight = 1;
+    without->flow_control.on = true;
+    fixture_update(fixture.pool, without);
+    for (int i = 0; i < 2; i++) {
+        assert_ptr_equal(pool_bell_next(&bell), &narrow[i].waiter);
+        assert_int_equal(ask(&fixture, &narrow[i]), ST_NO_ENDPOINT);
+    }
+    expect_nobody();
+    struct pool_spec *empty = wait_fixture_spec(0, 1);
+    fixture_update(fixture.pool, empty);
+    assert_ptr_equal(pool_bell_next(&bell), &any.waiter);
+    assert_int_equal(ask(&fixture, &any), ST_NO_ENDPOINT);
+    give_back(&fixture, &busy[0]);
+    give_back(&fixture, &busy[1]);
+    close_pool(&fixture);
+}
+
+static void endpoints_that_become_ready(void **state) {
+    struct fixture fixture;
+    struct pool_spec *spec = wait_fixture_spec(2, 1);
+    struct asker askers[4] = {0};
+    (void)state;
+    spec->health.kind = POOL_HEALTH_TCP;
+    spec->refused_ns = 5 * MS;
+    open_pool(&fixture, spec);
+    struct endpoint *endpoints[] = {fixture_endpoint(&fixture, "10.0.0.0:8000"),
+                                    fixture_endpoint(&fixture, "10.0.0.1:8000")};
+    pool_set_ready(fixture.pool, endpoints[0], true);
+    ask_and_go(&fixture, &askers[0]); /* the other is the last choice, so it does not count */
+    ask_and_wait(&fixture, &askers[1]);
+    pool_tick(fixture.pool, 0);
+    expect_nobody();
+    pool_set_ready(fixture.pool, endpoints[1], true);
+    expect_called(&fixture, &askers[1]);
+    pool_refused(fixture.pool, endpoints[1]);
+    ask_and_wait(&fixture, &askers[2]);
+    give_back(&fixture, &askers[1]);
+    expect_nobody(); /* it is avoided */
+    clock_drive_ns(clock_now_ns() + 5 * MS);
+    pool_tick(fixture.pool, 0);
+    expect_called(&fixture, &askers[2]);
+    pool_refused(fixture.pool, endpoints[1]);
+    ask_and_wait(&fixture, &askers[3]);
+    give_back(&fixture, &askers[2]);
+    expect_nobody();
+    pool_set_ready(fixture.pool, endpoints[0], false); /* now it is all there is */
+    pool_tick(fixture.pool, 0);
+    expect_called(&fixture, &askers[3]);
+    give_back(&fixture, &askers[0]);
+    give_back(&fixture, &askers[3]);
+    close_pool(&fixture);
+}
+
+/* A filter may leave only those that are full: then it is one of these that is waited for. */
+static void filters(void **state) {
+    static const struct pool_label label = {STR("a"), STR("b")};
+    struct fixture fixture;
+    struct pool_spec *spec = fixture_spec();
+    struct asker askers[3] = {0};
+    struct error err;
+    struct doc *doc;
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        struct pool_wanted wanted = {.address = fixture_numbered(i), .labels = {&label, 1 - i}};
+        assert_int_equal(pool_spec_add_endpoint(spec, &wanted, &err), ST_OK);
+    }
+    struct profile_step filter = {.plugin = &plugin_label_selector_filter};
+    struct profile profile = {
+        .filters = &filter, .n_filters = 1, .picker = {.plugin = &plugin_max_score_picker}};
+    assert_int_equal(doc_parse(DOC_YAML, "p", STR("{matchLabels: {a: b}}"), &doc, &err), ST_OK);
+    struct doc_node node = doc_root(doc);
+    assert_int_equal(plugin_read(filter.plugin, &node, spec->arena, &filter.parameters, &err),
+                     ST_OK);
+    doc_free(doc);
+    spec->profile = &profile;
+    spec->max_in_flight = 1;
+    spec->flow_control.on = true;
+    spec->flow_control.max_wait_ns = 100000 * MS;
+    open_pool(&fixture, spec);
+    ask_and_go(&fixture, &askers[0]);
+    ask_and_wait(&fixture, &askers[1]);
+    pool_tick(fixture.pool, 0); /* the other has room, but not for it */
+    assert_ptr_equal(pool_bell_next(&bell), &askers[1].waiter);
+    ask_and_wait(&fixture, &askers[1]);
+    pool_tick(fixture.pool, 0); /* which is known now, and tried again later, with one of them */
+    expect_nobody();
+    ask_and_wait(&fixture, &askers[2]);
+    clock_drive_ns(clock_now_ns() + 1000 * MS);
+    pool_tick(fixture.pool, 0);
+    pool_tick(fixture.pool, 0);
+    assert_ptr_equal(pool_bell_next(&bell), &askers[1].waiter);
+    expect_nobody();
+    ask_and_wait(&fixture, &askers[1]);
+    give_back(&fixture, &askers[0]);
+    expect_called(&fixture, &askers[1]);
+    give_back(&fixture, &askers[1]);
+    expect_called(&fixture, &askers[2]);
+    give_back(&fixture, &askers[2]);
+    askers[2] = (struct asker){0};
+    askers[2].request.subset = &(struct subset){.items = &(struct endpoint_address){0}, .n = 1};
+    *askers[2].request.subset->items = fixture_numbered(1);
+    assert_int_equal(ask(&fixture, &askers[2]), ST_NO_ENDPOINT);
+    close_pool(&fixture);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(as_many_as_there_is_room),
+        cmocka_unit_test(nobody_comes_in_between),
+        cmocka_unit_test(fairness),
+        cmocka_unit_test(criticality_is_a_priority),
+        cmocka_unit_test(who_leaves_makes_room),
+        cmocka_unit_test(what_is_full_is_said),
+        cmocka_unit_test(a_subset_without_room_holds_nobody_up),
+        cmocka_unit_test(without_an_endpoint_nobody_waits),
+        cmocka_unit_test(by_queue_depth),
+        cmocka_unit_test(by_kv_cache),
+        cmocka_unit_test(without_flow_control),
+        cmocka_unit_test(a_pool_that_changes),
+        cmocka_unit_test(endpoints_that_leave),
+        cmocka_unit_test(endpoints_that_become_ready),
+        cmocka_unit_test(filters),
+    };
+    return cmocka_run_group_tests_name("pool/pool_wait", tests, NULL, NULL);
+}

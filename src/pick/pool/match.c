@@ -1,0 +1,427 @@
+/* One sorted list of rules, a rule for each authority of each pool, and the ranges of it: those of
+ * an authority, in these those of a path, in these those that look at the same header and metadata.
+ *
+ * A path's longest prefix: the last prefix that does not stand behind the path in their order, or
+ * one that is a prefix of that, and so on (match_node.parent). */
+#include "pick/pool/match.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/checked.h"
+
+enum { NOT_ASKED = POOL_MATCH_MOST_NAMES };
+
+/* What a pool asks for, for one of its authorities. */
+struct match_rule {
+    struct str authority, path;
+    unsigned header, metadata; /* their numbers among the names; or NOT_ASKED */
+    struct str header_value, metadata_value;
+    size_t pool;
+};
+
+/* Ranges, each of it up to the beginning of the next one's. */
+struct match_authority {
+    struct str text;
+    size_t node;
+};
+
+struct match_node {
+    struct str path;
+    size_t parent; /* the longest of the authority's paths that is a prefix of it; SIZE_MAX: none */
+    size_t shape;
+};
+
+/* Rules that look at the same things. */
+struct match_shape {
+    unsigned header, metadata;
+    size_t rule;
+};
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory for finding the pool of a request");
+}
+
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+static bool dup_text(struct arena *arena, struct str *text) {
+    if (text->ptr) {
+        *text = arena_dup(arena, *text);
+        return text->ptr != NULL;
+    }
+    return true;
+}
+
+bool pool_match_dup(const struct pool_match *match, struct arena *arena, struct pool_match *out) {
+    struct str *authorities = arena_calloc(arena, match->n_authorities + 1, sizeof(*authorities));
+    bool room = authorities != NULL;
+    *out = *match;
+    for (size_t i = 0; room && i < match->n_authorities; i++) {
+        authorities[i] = match->authorities[i];
+        room = dup_text(arena, &authorities[i]);
+    }
+    out->authorities = authorities;
+    return room && dup_text(arena, &out->path) && dup_text(arena, &out->header) &&
+           dup_text(arena, &out->header_value) && dup_text(arena, &out->space) &&
+           dup_text(arena, &out->key) && dup_text(arena, &out->metadata_value);
+}
+
+/* ---- for people ------------------------------------------------------------------------------ */
+
+void pool_match_print(const struct pool_match *match, struct buf *out) {
+    const char *between = "";
+    for (size_t i = 0; i < match->n_authorities; i++) {
+        struct str text = match->authorities[i];
+        buf_printf(out, "%s%s%.*s", i == 0 ? "authority " : " or ", text.ptr[0] == '.' ? "*" : "",
+                   STR_ARG(text));
+        between = ", ";
+    }
+    if (match->path.len > 0) {
+        buf_printf(out, "%spath %.*s", between, STR_ARG(match->path));
+        between = ", ";
+    }
+    if (match->header.ptr) {
+        buf_printf(out, "%sheader %.*s = %.*s", between, STR_ARG(match->header),
+                   STR_ARG(match->header_value));
+        between = ", ";
+    }
+    if (match->key.ptr) {
+        buf_printf(out, "%smetadata %.*s/%.*s = %.*s", between, STR_ARG(match->space),
+                   STR_ARG(match->key), STR_ARG(match->metadata_value));
+        between = ", ";
+    }
+    buf_printf(out, "%s", between[0] ? "" : "the rest");
+}
+
+/* ---- order ----------------------------------------------------------------------------------- */
+
+static int compare_numbers(size_t a, size_t b) {
+    return a < b ? -1 : a > b;
+}
+
+/* What asks for more comes first. */
+static unsigned rank_of(unsigned header, unsigned metadata) {
+    return (header == NOT_ASKED ? 2U : 0U) + (metadata == NOT_ASKED ? 1U : 0U);
+}
+
+static int compare_shape(const struct match_rule *a, const struct match_rule *b) {
+    int order = compare_numbers(rank_of(a->header, a->metadata), rank_of(b->header, b->metadata));
+    order = order ? order : compare_numbers(a->header, b->header);
+    return order ? order : compare_numbers(a->metadata, b->metadata);
+}
+
+static int compare_values(const struct match_rule *a, const struct match_rule *b) {
+    int order = str_compare(a->header_value, b->header_value);
+    return order ? order : str_compare(a->metadata_value, b->metadata_value);
+}
+
+static int compare_rules(const void *a, const void *b) {
+    const struct match_rule *left = a, *right = b;
+    int order = str_compare(left->authority, right->authority);
+    order = order ? order : str_compare(left->path, right->path);
+    order = order ? order : compare_shape(left, right);
+    order = order ? order : compare_values(left, right);
+    return order ? order : compare_numbers(left->pool, right->pool);
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+/* Returns: its number; NOT_ASKED: there is no room. */
+static unsigned note_name(struct pool_match_names *names, struct str space, struct str name) {
+    unsigned i = 0;
+    while (i < names->n &&
+           !(str_eq(names->items[i].name, name) && str_eq(names->items[i].space, space))) {
+        i++;
+    }
+    if (i == names->n && names->n < POOL_MATCH_MOST_NAMES) {
+        names->items[names->n++] = (struct pool_match_name){space, name};
+    }
+    return i < names->n ? i : NOT_ASKED;
+}
+
+static enum status too_many_names(const char *what, size_t pool, struct pool_clash *clash,
+                                  struct error *err) {
+    *clash = (struct pool_clash){.first = pool, .again = pool};
+    return error_set(err, ST_BAD_CONFIG, "expected at most %d different %s in all matches of pools",
+                     POOL_MATCH_MOST_NAMES, what);
+}
+
+/* The rules of one pool, appended. */
+static enum status add_rules(struct pool_index *index, const struct pool_match *match, size_t pool,
+                             struct pool_clash *clash, struct error *err) {
+    struct match_rule rule = {.path = match->path,
+                              .header = NOT_ASKED,
+                              .metadata = NOT_ASKED,
+                              .header_value = match->header_value,
+                              .metadata_value = match->metadata_value,
+                              .pool = pool};
+    if (match->header.ptr) {
+        rule.header = note_name(&index->headers, str_make(NULL, 0), match->header);
+    }
+    if (match->key.ptr) {
+        rule.metadata = note_name(&index->metadata, match->space, match->key);
+    }
+    if ((match->header.ptr && rule.header == NOT_ASKED) ||
+        (match->key.ptr && rule.metadata == NOT_ASKED)) {
+        return too_many_names(match->key.ptr && rule.metadata == NOT_ASKED ? "keys of metadata"
+                                                                           : "headers",
+                              pool, clash, err);
+    }
+    for (size_t i = 0; i < match->n_authorities; i++) {
+        rule.authority = match->authorities[i];
+        index->rules[index->n_rules++] = rule;
+    }
+    if (match->n_authorities == 0) {
+        index->rules[index->n_rules++] = rule;
+    }
+    bool is_rest =
+        match->n_authorities == 0 && match->path.len == 0 && !match->header.ptr && !match->key.ptr;
+    if (is_rest && !index->has_rest) {
+        index->has_rest = true;
+        index->rest = pool;
+    }
+    return ST_OK;
+}
+
+static enum status list_rules(struct pool_index *index, const struct pool_match *const *matches,
+                              size_t n, struct arena *arena, struct pool_clash *clash,
+                              struct error *err) {
+    size_t n_rules = n;
+    for (size_t i = 0; i < n; i++) {
+        if (!checked_add(n_rules, matches[i]->n_authorities, &n_rules)) {
+            return no_memory(err);
+        }
+    }
+    index->rules = arena_calloc(arena, n_rules + 1, sizeof(*index->rules));
+    if (!index->rules) {
+        return no_memory(err);
+    }
+    enum status st = ST_OK;
+    for (size_t i = 0; i < n && st == ST_OK; i++) {
+        st = add_rules(index, matches[i], i, clash, err);
+    }
+    if (st == ST_OK && index->n_rules > 0) {
+        qsort(index->rules, index->n_rules, sizeof(*index->rules), compare_rules);
+    }
+    return st;
+}
+
+static enum status check_apart(const struct pool_index *index, struct pool_clash *clash,
+                               struct error *err) {
+    for (size_t i = 1; i < index->n_rules; i++) {
+        const struct match_rule *before = &index->rules[i - 1], *rule = &index->rules[i];
+        if (str_eq(before->authority, rule->authority) && str_eq(before->path, rule->path) &&
+            compare_shape(before, rule) == 0 && compare_values(before, rule) == 0) {
+            *clash = (struct pool_clash){before->pool, rule->pool, rule->authority};
+            return error_set(err, ST_BAD_CONFIG, "two pools take the same requests");
+        }
+    }
+    return ST_OK;
+}
+
+static bool starts_with(struct str text, struct str prefix) {
+    return text.len >= prefix.len &&
+           (prefix.len == 0 || memcmp(text.ptr, prefix.ptr, prefix.len) == 0);
+}
+
+/* Of the nodes from `first` up to, and not with, this one, which stand in their order. */
+static size_t parent_of(const struct match_node *nodes, size_t first, size_t node) {
+    size_t parent = node > first ? node - 1 : SIZE_MAX;
+    while (parent != SIZE_MAX && !starts_with(nodes[node].path, nodes[parent].path)) {
+        parent = nodes[parent].parent;
+    }
+    return parent;
+}
+
+/* The ranges; behind the last of each kind is one that only ends it. */
+static void index_rules(struct pool_index *index) {
+    size_t n_nodes = 0, n_shapes = 0;
+    for (size_t i = 0; i < index->n_rules; i++) {
+        const struct match_rule *rule = &index->rules[i];
+        bool fresh = i == 0 || !str_eq(rule[-1].authority, rule->authority);
+        if (fresh) {
+            index->has_suffixes |= rule->authority.len > 0 && rule->authority.ptr[0] == '.';
+            index->authorities[index->n_authorities++] =
+                (struct match_authority){rule->authority, n_nodes};
+        }
+        fresh = fresh || !str_eq(rule[-1].path, rule->path);
+        if (fresh) {
+            index->nodes[n_nodes] = (struct match_node){.path = rule->path, .shape = n_shapes};
+            index->nodes[n_nodes].parent =
+                parent_of(index->nodes, index->authorities[index->n_authorities - 1].node, n_nodes);
+            n_nodes++;
+        }
+        if (fresh || compare_shape(&rule[-1], rule) != 0) {
+            index->shapes[n_shapes++] = (struct match_shape){rule->header, rule->metadata, i};
+        }
+    }
+    index->authorities[index->n_authorities].node = n_nodes;
+    index->nodes[n_nodes].shape = n_shapes;
+    index->shapes[n_shapes].rule = index->n_rules;
+}
+
+enum status pool_index_make(const struct pool_match *const *matches, size_t n, struct arena *arena,
+                            struct pool_index *out, struct pool_clash *clash, struct error *err) {
+    *out = (struct pool_index){.n_rules = 0};
+    enum status st = list_rules(out, matches, n, arena, clash, err);
+    if (st == ST_OK) {
+        st = check_apart(out, clash, err);
+    }
+    if (st != ST_OK) {
+        return st;
+    }
+    size_t most = out->n_rules + 1;
+    out->authorities = arena_calloc(arena, most, sizeof(*out->authorities));
+    out->nodes = arena_calloc(arena, most, sizeof(*out->nodes));
+    out->shapes = arena_calloc(arena, most, sizeof(*out->shapes));
+    if (!out->authorities || !out->nodes || !out->shapes) {
+        return no_memory(err);
+    }
+    index_rules(out);
+    out->is_plain = n == 1 && out->has_rest;
+    return ST_OK;
+}
+
+/* ---- finding --------------------------------------------------------------------------------- */
+
+/* A request, and its path without the query. */
+struct search {
+    const struct pool_index *index;
+    const struct pool_match_facts *facts;
+    struct str path;
+};
+
+/* Does one of this shape take the request? Returns: its pool; SIZE_MAX: none. */
+static size_t find_in_shape(const struct search *search, const struct match_shape *shape) {
+    const struct pool_match_facts *facts = search->facts;
+    struct match_rule wanted = {.header = shape->header, .metadata = shape->metadata};
+    size_t low = shape[0].rule, high = shape[1].rule;
+    if (shape->header != NOT_ASKED) {
+        wanted.header_value = facts->headers[shape->header];
+    }
+    if (shape->metadata != NOT_ASKED) {
+        wanted.metadata_value = facts->metadata[shape->metadata];
+    }
+    if ((shape->header != NOT_ASKED && !wanted.header_value.ptr) ||
+        (shape->metadata != NOT_ASKED && !wanted.metadata_value.ptr)) {
+        return SIZE_MAX;
+    }
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (compare_values(&search->index->rules[middle], &wanted) < 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    const struct match_rule *rule = &search->index->rules[low];
+    return low < shape[1].rule && compare_values(rule, &wanted) == 0 ? rule->pool : SIZE_MAX;
+}
+
+/* Shapes stand in the order of their ranks; of one rank the first pool counts. */
+static size_t find_in_node(const struct search *search, const struct match_node *node) {
+    size_t found = SIZE_MAX;
+    unsigned rank = 0;
+    for (size_t i = node[0].shape; i < node[1].shape; i++) {
+        const struct match_shape *shape = &search->index->shapes[i];
+        if (found != SIZE_MAX && rank_of(shape->header, shape->metadata) > rank) {
+            break;
+        }
+        size_t pool = find_in_shape(search, shape);
+        if (pool < found) {
+            found = pool;
+            rank = rank_of(shape->header, shape->metadata);
+        }
+    }
+    return found;
+}
+
+/* Clause: Gateway API, HTTPPathMatch, PathPrefix: "/a" is a prefix of "/a/b", not of "/ab". */
+static bool is_path_prefix(struct str path, struct str prefix) {
+    return starts_with(path, prefix) &&
+           (prefix.len == 0 || path.len == prefix.len || path.ptr[prefix.len] == '/');
+}
+
+static size_t find_in_authority(const struct search *search,
+                                const struct match_authority *authority) {
+    const struct match_node *nodes = search->index->nodes;
+    size_t low = authority[0].node, high = authority[1].node;
+    while (low < high) { /* the first that stands behind the path */
+        size_t middle = low + (high - low) / 2;
+        if (str_compare(nodes[middle].path, search->path) <= 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    size_t node = low > authority[0].node ? low - 1 : SIZE_MAX, found = SIZE_MAX;
+    while (node != SIZE_MAX && found == SIZE_MAX) {
+        if (is_path_prefix(search->path, nodes[node].path)) {
+            found = find_in_node(search, &nodes[node]);
+        }
+        node = nodes[node].parent;
+    }
+    return found;
+}
+
+static size_t find_text(const struct search *search, struct str text) {
+    const struct pool_index *index = search->index;
+    size_t low = 0, high = index->n_authorities;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (str_compare(index->authorities[middle].text, text) < 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    bool found = low < index->n_authorities && str_eq(index->authorities[low].text, text);
+    return found ? find_in_authority(search, &index->authorities[low]) : SIZE_MAX;
+}
+
+/* Without a port, and without the dot of the root. */
+static struct str host_of(struct str authority) {
+    const char *colon = memrchr(authority.ptr, ':', authority.len);
+    size_t n = colon ? (size_t)(colon - authority.ptr) : authority.len;
+    if (colon && memchr(colon, ']', authority.len - n)) {
+        n = authority.len; /* it is within an IPv6 address */
+    }
+    return str_make(authority.ptr, n > 0 && authority.ptr[n - 1] == '.' ? n - 1 : n);
+}
+
+/* The same authority with its port, without it, then the suffixes, the longest first. */
+static size_t find_by_authority(const struct search *search) {
+    char text[POOL_MATCH_MOST_AUTHORITY_BYTES];
+    struct str authority = search->facts->authority;
+    if (authority.len == 0 || authority.len > sizeof(text) || authority.ptr[0] == '.') {
+        return SIZE_MAX; /* it is no name */
+    }
+    for (size_t i = 0; i < authority.len; i++) {
+        char c = authority.ptr[i];
+        text[i] = (char)(c >= 'A' && c <= 'Z' ? c + 32 : c);
+    }
+    authority.ptr = text;
+    struct str host = host_of(authority);
+    size_t found = find_text(search, authority);
+    if (found == SIZE_MAX && host.len < authority.len && host.len > 0) {
+        found = find_text(search, host);
+    }
+    for (size_t i = 1; search->index->has_suffixes && found == SIZE_MAX && i < host.len; i++) {
+        if (host.ptr[i] == '.') {
+            found = find_text(search, str_make(host.ptr + i, host.len - i));
+        }
+    }
+    return found;
+}
+
+size_t pool_index_find(const struct pool_index *index, const struct pool_match_facts *facts) {
+    struct search search = {index, facts, facts->path};
+    for (size_t i = 0; i < search.path.len; i++) {
+        if (search.path.ptr[i] == '?' || search.path.ptr[i] == '#') {
+            search.path.len = i;
+        }
+    }
+    size_t found = index->n_authorities > 0 ? find_by_authority(&search) : SIZE_MAX;
+    return found != SIZE_MAX ? found : find_text(&search, STR(""));
+}

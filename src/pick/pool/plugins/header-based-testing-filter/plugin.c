@@ -1,0 +1,34 @@
+/* The endpoints that the header of the gateways' conformance tests names. Its addresses are read
+ * into an array on the stack, as a plugin takes no memory. */
+#include "pick/pool/profile/plugin.h"
+
+#include "pick/pool/subset.h"
+
+enum { MOST_NAMED = 1024 };
+
+/* Clause: the request header of the gateways' conformance suite. */
+static void read_named(const struct pool_headers *headers, struct subset *named, size_t most) {
+    struct str name = STR("test-epp-endpoint-selection");
+    struct str text = headers->find ? headers->find(headers->of, name) : STR("");
+    while (text.len > 0 && named->n < most) {
+        struct str item = str_trim(str_cut(&text, ','));
+        struct endpoint_address *address = &named->items[named->n];
+        named->n +=
+            endpoint_address_parse(item, address) || endpoint_address_parse_ip(item, address);
+    }
+}
+
+static bool is_named(const void *parameters, const struct choice *choice, uint32_t i) {
+    return subset_has(parameters, &choice_member(choice, i)->endpoint->address);
+}
+
+static void filter(const void *parameters, struct choice *choice) {
+    struct endpoint_address items[MOST_NAMED];
+    struct subset named = {.items = items, .any_port = true};
+    (void)parameters;
+    read_named(&choice->headers, &named, MOST_NAMED);
+    choice_keep(choice, &named, is_named);
+}
+
+const struct plugin plugin_header_based_testing_filter = {
+    .type = "header-based-testing-filter", .kind = PLUGIN_FILTER, .filter = filter};

@@ -1,0 +1,84 @@
+/* Endpoints whose label is what a header of the request says are better. */
+#include "pick/pool/profile/plugin.h"
+
+struct rule {
+    struct str header; /* in lower case */
+    struct str label;
+};
+
+static struct str lower(struct arena *arena, struct str text) {
+    struct str copy = arena_dup(arena, text);
+    for (size_t i = 0; copy.ptr && i < copy.len; i++) {
+        char c = copy.ptr[i];
+        ((char *)copy.ptr)[i] = c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
+    }
+    return copy;
+}
+
+static enum status read_text(const struct doc_node *node, const char *name, struct str *out,
+                             struct error *err) {
+    struct doc_node item = doc_get(node, name);
+    enum status st = doc_read_str(&item, out, err);
+    return st == ST_OK && out->len == 0 ? doc_error(&item, err, "expected a text that is not empty")
+                                        : st;
+}
+
+/* The header goes only one way. */
+static enum status read_stamp(const struct doc_node *node, struct error *err) {
+    struct doc_node item = doc_get(node, "stampResponseHeader");
+    bool stamp = false;
+    enum status st = doc_read_bool(&item, &stamp, err);
+    return st == ST_OK && stamp
+               ? doc_error(&item, err, "expected false: the answer's headers are left alone")
+               : st;
+}
+
+static enum status read(const struct doc_node *node, struct arena *arena, void **parameters,
+                        struct error *err) {
+    static const char *const names[] = {"headerName", "labelKey", "stampResponseHeader", NULL};
+    struct rule *rule = arena_calloc(arena, 1, sizeof(*rule));
+    struct str header = {NULL, 0}, label = {NULL, 0};
+    *parameters = rule;
+    enum status st = doc_present(node) ? doc_only(node, names, err) : ST_OK;
+    if (st == ST_OK) {
+        st = read_text(node, "headerName", &header, err);
+    }
+    if (st == ST_OK) {
+        st = read_text(node, "labelKey", &label, err);
+    }
+    if (st == ST_OK) {
+        st = read_stamp(node, err);
+    }
+    if (st != ST_OK || !rule) {
+        return st != ST_OK ? st : error_set(err, ST_NO_MEMORY, "no memory for a scorer");
+    }
+    *rule = (struct rule){lower(arena, header), arena_dup(arena, label)};
+    return rule->header.ptr && rule->label.ptr
+               ? ST_OK
+               : error_set(err, ST_NO_MEMORY, "no memory for a scorer");
+}
+
+/* Which label, and what it should be. */
+struct wanted {
+    struct str label, value;
+};
+
+static bool matches(const void *parameters, const struct choice *choice, uint32_t i) {
+    const struct wanted *wanted = parameters;
+    const struct pool_label *label =
+        pool_labels_find(choice_member(choice, i)->labels, wanted->label);
+    return label && str_eq(label->value, wanted->value);
+}
+
+static void score(const void *parameters, struct choice *choice, float weight) {
+    const struct rule *rule = parameters;
+    const struct pool_headers *headers = &choice->headers;
+    struct wanted wanted = {.label = rule->label};
+    wanted.value = headers->find ? headers->find(headers->of, rule->header) : wanted.value;
+    if (wanted.value.len > 0) {
+        choice_add_matching(choice, &wanted, weight, matches);
+    }
+}
+
+const struct plugin plugin_header_label_affinity_scorer = {
+    .type = "header-label-affinity-scorer", .kind = PLUGIN_SCORER, .read = read, .score = score};

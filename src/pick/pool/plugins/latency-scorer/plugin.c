@@ -1,0 +1,127 @@
+/* Endpoints whose answers came sooner of late are better. */
+#include <math.h>
+
+#include "pick/pool/profile/plugin.h"
+#include "pick/pool/profile/vectors.h"
+
+static const float NEVER_S = 1e30f;
+
+struct means {
+    float first_byte; /* the share of the time to the first byte; the rest is the whole time's */
+    float half_life_s;
+};
+
+static enum status read(const struct doc_node *node, struct arena *arena, void **parameters,
+                        struct error *err) {
+    static const char *const names[] = {"halfLifeSeconds", "ttftWeight", NULL};
+    struct doc_node share = doc_get(node, "ttftWeight"), half = doc_get(node, "halfLifeSeconds");
+    struct means *means = arena_calloc(arena, 1, sizeof(*means));
+    double first_byte = 0.8, half_life_s = 10;
+    *parameters = means;
+    if (!means) {
+        return error_set(err, ST_NO_MEMORY, "no memory for a scorer");
+    }
+    enum status st = doc_present(node) ? doc_only(node, names, err) : ST_OK;
+    if (st == ST_OK) {
+        st = doc_read_f64(&share, &first_byte, err);
+    }
+    if (st == ST_OK && !(first_byte >= 0 && first_byte <= 1)) {
+        st = doc_error(&share, err, "expected a share from 0 to 1");
+    }
+    if (st == ST_OK) {
+        st = doc_read_f64(&half, &half_life_s, err);
+    }
+    if (st == ST_OK && !(half_life_s > 0 && half_life_s <= 86400)) {
+        st = doc_error(&half, err, "expected a time above 0, of 86400 s at most");
+    }
+    *means = (struct means){(float)first_byte, (float)half_life_s};
+    return st;
+}
+
+static enum status want(const void *parameters, struct pool_wants *wants, struct error *err) {
+    (void)parameters;
+    (void)err;
+    wants->latency = true;
+    return ST_OK;
+}
+
+/* 2 to the power of -x, of an x from 0 to 126, within a ten-thousandth: what exp2f has to say more
+ * exactly in a call for each candidate. */
+static inline float power_of_half(float x) {
+    int32_t whole = (int32_t)x;
+    float rest = x - (float)whole;
+    union {
+        int32_t bits;
+        float value;
+    } power = {.bits = (127 - whole) << 23};
+    return power.value * (1 + rest * (-0.69299f + rest * (0.23759f - rest * 0.0446f)));
+}
+
+/* The least and the greatest time that answers take, of those who have given some. */
+VECTORS static void gauge(const void *parameters, const struct choice *choice,
+                          struct choice_range range, struct choice_facts *out) {
+    const struct means *means = parameters;
+    const float *begun = choice->columns->first_byte_s, *done = choice->columns->answer_s;
+    const uint32_t *answered = choice->columns->answered;
+    float first = means->first_byte, least = INFINITY, greatest = -INFINITY;
+#pragma omp simd reduction(min : least) reduction(max : greatest)
+    for (size_t i = range.from; i < range.to; i++) {
+        float seen = answered[i] != 0 ? 1 : 0, unseen = (1 - seen) * NEVER_S;
+        float own = begun[i] * first + done[i] * (1 - first);
+        float low = own + unseen, high = own - unseen;
+        least = least < low ? least : low;
+        greatest = greatest > high ? greatest : high;
+    }
+    out->least = least;
+    out->greatest = greatest;
+}
+
+/* What is not known, or not believed any more, is in the middle: it is tried again. */
+static const float MIDDLE = 0.5f;
+
+VECTORS static void rate_seen(const struct means *means, const struct choice *choice,
+                              const struct choice_facts *facts, float weight,
+                              struct choice_range range, float *out) {
+    const float *begun = choice->columns->first_byte_s, *done = choice->columns->answer_s;
+    const uint32_t *answered = choice->columns->answered;
+    bool differ = facts->greatest > facts->least;
+    float factor = differ ? 1 / (facts->greatest - facts->least) : 0, all = differ ? 0 : 1;
+    float greatest = differ ? facts->greatest : 0, first = means->first_byte;
+    float halves = 1 / (64 * means->half_life_s);
+    int32_t oldest = (int32_t)(100 * 64 * means->half_life_s); /* of which nothing is left */
+    uint32_t now = choice_clock(choice->now_ns);
+#pragma omp simd
+    for (size_t i = range.from; i < range.to; i++) {
+        int32_t age = (int32_t)(now - answered[i]); /* below 0: seen in between */
+        float seen = answered[i] != 0 ? 1 : 0;
+        float seconds = begun[i] * first + done[i] * (1 - first);
+        float own = (greatest - seconds) * factor + all;
+        age = age < oldest ? age : oldest;
+        age = age > 0 ? age : 0;
+        float belief = seen * power_of_half((float)age * halves);
+        out[i] += (MIDDLE + (own - MIDDLE) * belief) * weight;
+    }
+}
+
+static void rate(const void *parameters, const struct choice *choice,
+                 const struct choice_facts *facts, float weight, struct choice_range range,
+                 float *out) {
+    if (facts->greatest < 0) { /* nobody was seen yet */
+        choice_rate_all(MIDDLE * weight, range, out);
+    } else {
+        rate_seen(parameters, choice, facts, weight, range, out);
+    }
+}
+
+static const struct plugin_standing STANDING = {.ages = true, .gauge = gauge, .rate = rate};
+
+static void score(const void *parameters, struct choice *choice, float weight) {
+    plugin_score_standing(&STANDING, parameters, choice, weight);
+}
+
+const struct plugin plugin_latency_scorer = {.type = "latency-scorer",
+                                             .kind = PLUGIN_SCORER,
+                                             .read = read,
+                                             .want = want,
+                                             .score = score,
+                                             .standing = &STANDING};

@@ -1,0 +1,47 @@
+/* From nobody waiting to as many as the threshold, and more. */
+#include "pick/pool/profile/plugin.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "pick/pool/profile/plugin_text_fixture.h"
+
+static void fewer_are_better(void **state) {
+    static const float waiting[] = {0, 32, 128, 1000}, wanted[] = {0.5f, 0.375f, 0, 0};
+    (void)state;
+    ASSERT_SCORES(&plugin_load_aware_scorer, n_waiting, waiting, wanted);
+}
+
+static void another_threshold(void **state) {
+    static const float wanted[] = {0.5f, 0.25f, 0};
+    struct plugin_fixture fixture;
+    (void)state;
+    plugin_fixture_open(&fixture, &plugin_load_aware_scorer, 3);
+    fixture_tell(&fixture, &plugin_load_aware_scorer, "{threshold: 10}");
+    fixture.n_waiting[1] = 5;
+    fixture.n_waiting[2] = 10;
+    assert_scores(&fixture, &plugin_load_aware_scorer, wanted);
+    plugin_fixture_close(&fixture);
+}
+
+static void parameters_are_read_strictly(void **state) {
+    static const char *const texts[][2] = {
+        {"{threshold: 0}", "expected a whole number from 1"},
+        {"{treshold: 1}", "did you mean \"threshold\"?"},
+    };
+    (void)state;
+    assert_refused(&plugin_load_aware_scorer, texts, sizeof(texts) / sizeof(*texts));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fewer_are_better),
+        cmocka_unit_test(another_threshold),
+        cmocka_unit_test(parameters_are_read_strictly),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

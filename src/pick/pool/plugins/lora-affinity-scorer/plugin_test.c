@@ -1,0 +1,65 @@
+/* Where the adapter runs, waits, would have room, or has none. */
+#include "pick/pool/profile/plugin.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "pick/pool/profile/plugin_fixture.h"
+
+static void say(struct plugin_fixture *fixture, uint32_t i, const char *running,
+                const char *waiting, uint32_t most) {
+    struct endpoint_load load = {
+        .until_ns = UINT64_MAX, .known = LOAD_ADAPTERS, .most_adapters = most};
+    load_add_adapter(&load, str_of(running), false);
+    load_add_adapter(&load, str_of(waiting), true);
+    load_store(&load, &fixture->choice.snapshot->loads[i], &fixture->choice.snapshot->adapters[i]);
+    fixture->known[i] = LOAD_ADAPTERS;
+    fixture->adapters[i] = fixture->choice.snapshot->loads[i].adapters;
+}
+
+static void check(struct str model, const float *wanted) {
+    struct plugin_fixture fixture;
+    plugin_fixture_open(&fixture, &plugin_lora_affinity_scorer, 5);
+    say(&fixture, 0, "sql", "poems", 4);
+    say(&fixture, 1, "poems", "sql", 4);
+    say(&fixture, 2, "poems", "jokes", 4);
+    say(&fixture, 3, "poems", "jokes", 2);
+    fixture.choice.model = model;
+    plugin_lora_affinity_scorer.score(fixture.parameters, &fixture.choice, 1);
+    for (uint32_t i = 0; i < 5; i++) {
+        assert_near(fixture.score[i], wanted[i]);
+    }
+    plugin_fixture_close(&fixture);
+}
+
+static void where_the_adapter_is(void **state) {
+    static const float wanted[] = {1, 0.6f, 0.8f, 0, 0}; /* the last says nothing of adapters */
+    (void)state;
+    check(STR("sql"), wanted);
+}
+
+static void an_adapter_that_nobody_has(void **state) {
+    static const float wanted[] = {0.8f, 0.8f, 0.8f, 0, 0};
+    (void)state;
+    check(STR("riddles"), wanted);
+}
+
+static void no_model_no_preference(void **state) {
+    static const float wanted[] = {0, 0, 0, 0, 0};
+    (void)state;
+    check(str_make(NULL, 0), wanted);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(where_the_adapter_is),
+        cmocka_unit_test(an_adapter_that_nobody_has),
+        cmocka_unit_test(no_model_no_preference),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

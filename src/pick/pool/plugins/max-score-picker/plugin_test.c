@@ -1,0 +1,72 @@
+/* The best is picked; of equal ones each as often; behind it the next best. */
+#include "pick/pool/profile/plugin.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "pick/pool/profile/plugin_fixture.h"
+
+enum { N = FIXTURE_PICKED_OF };
+
+static void the_best(void **state) {
+    static const float sums[] = {1, 3, 2, 0};
+    uint32_t n[N] = {0};
+    (void)state;
+    count_picks(&plugin_max_score_picker, sums, n);
+    assert_int_equal(n[1], FIXTURE_PICKS);
+}
+
+static void equal_ones_alike(void **state) {
+    static const float sums[] = {3, 1, 3, 3};
+    uint32_t n[N] = {0};
+    (void)state;
+    count_picks(&plugin_max_score_picker, sums, n);
+    assert_share(n[0], 1.0 / 3);
+    assert_share(n[2], 1.0 / 3);
+    assert_share(n[3], 1.0 / 3);
+}
+
+static void the_next_best_behind(void **state) {
+    static const float sums[] = {1, 3, 2, 0};
+    static const uint32_t wanted[] = {1, 2, 0};
+    struct plugin_fixture fixture;
+    (void)state;
+    plugin_fixture_open(&fixture, &plugin_max_score_picker, N);
+    for (uint32_t k = 0; k < N; k++) {
+        fixture.score[k] = sums[k];
+    }
+    for (uint32_t k = 0; k < 3; k++) {
+        assert_int_equal(plugin_fixture_pick(&fixture, &plugin_max_score_picker, k), wanted[k]);
+    }
+    plugin_fixture_close(&fixture);
+}
+
+/* Behind many others, so that vectors and what is left over behind them are looked at. */
+static void wherever_it_is(void **state) {
+    struct plugin_fixture fixture;
+    (void)state;
+    for (uint32_t n = 1; n <= FIXTURE_MOST_CANDIDATES; n++) {
+        plugin_fixture_open(&fixture, &plugin_max_score_picker, n);
+        for (uint32_t best = 0; best < n; best++) {
+            for (uint32_t k = 0; k < n; k++) {
+                fixture.score[k] = k == best ? 0.5f : 0.25f;
+            }
+            assert_int_equal(plugin_max_score_picker.pick(NULL, &fixture.choice, 0), best);
+        }
+        plugin_fixture_close(&fixture);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_best),
+        cmocka_unit_test(equal_ones_alike),
+        cmocka_unit_test(the_next_best_behind),
+        cmocka_unit_test(wherever_it_is),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,43 @@
+/* The one whose turn is longest ago is best; those that had none are better still. */
+#include "pick/pool/profile/plugin.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "pick/pool/profile/plugin_text_fixture.h"
+
+static void longest_ago_is_best(void **state) {
+    static const uint32_t turns[] = {7, 10, 0, 9};
+    static const float wanted[] = {0.75f, 0, 1, 0.25f}, none[] = {0, 0, 0, 0};
+    struct plugin_fixture fixture;
+    (void)state;
+    plugin_fixture_open(&fixture, &plugin_no_hit_lru_scorer, 4);
+    for (uint32_t i = 0; i < 4; i++) {
+        fixture.cold_turn[i] = turns[i];
+    }
+    assert_scores(&fixture, &plugin_no_hit_lru_scorer, wanted);
+    fixture_hit(&fixture, 1, 1, 10);
+    assert_scores(&fixture, &plugin_no_hit_lru_scorer, none);
+    plugin_fixture_close(&fixture);
+}
+
+static void nobody_had_a_turn(void **state) {
+    static const float wanted[] = {1, 1};
+    struct plugin_fixture fixture;
+    (void)state;
+    plugin_fixture_open(&fixture, &plugin_no_hit_lru_scorer, 2);
+    assert_scores(&fixture, &plugin_no_hit_lru_scorer, wanted);
+    plugin_fixture_close(&fixture);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(longest_ago_is_best),
+        cmocka_unit_test(nobody_had_a_turn),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

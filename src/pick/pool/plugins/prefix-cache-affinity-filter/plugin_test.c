@@ -1,0 +1,98 @@
+/* Who has most of the prompt is kept, unless it has too much to do, or chance says otherwise. */
+#include "pick/pool/profile/plugin.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "pick/pool/profile/plugin_text_fixture.h"
+
+static const struct plugin *const FILTER = &plugin_prefix_cache_affinity_filter;
+
+static void those_that_have_most_of_it(void **state) {
+    struct plugin_fixture fixture;
+    (void)state;
+    plugin_fixture_open(&fixture, FILTER, 4);
+    FILTER->filter(fixture.parameters, &fixture.choice);
+    assert_int_equal(fixture_left(&fixture), 15);
+    fixture_hit(&fixture, 1, 7, 10);
+    FILTER->filter(fixture.parameters, &fixture.choice);
+    assert_int_equal(fixture_left(&fixture), 15);
+    fixture_hit(&fixture, 2, 8, 10);
+    fixture_hit(&fixture, 3, 10, 10);
+    FILTER->filter(fixture.parameters, &fixture.choice);
+    assert_int_equal(fixture_left(&fixture), 12);
+    fixture_tell(&fixture, FILTER, "{affinityThreshold: 0.99}");
+    FILTER->filter(fixture.parameters, &fixture.choice);
+    assert_int_equal(fixture_left(&fixture), 8);
+    plugin_fixture_close(&fixture);
+}
+
+/* 100 tokens a second: 1,000 tokens are 10 s. */
+static void not_where_it_takes_too_long(void **state) {
+    static const struct {
+        const char *parameters;
+        uint64_t near, far;
+        unsigned left;
+    } rows[] = {
+        {"{peakPrefillThroughput: 100, maxTTFTPenaltyMs: 5000}", 500, 0, 1},
+        {"{peakPrefillThroughput: 100, maxTTFTPenaltyMs: 5000}", 501, 0, 3},
+        {"{peakPrefillThroughput: 100, maxTTFTPenaltyMs: 5000}", 1500, 1000, 1},
+        {"{peakPrefillThroughput: 100, maxTTFTPenaltyMs: 0}", 1000000, 0, 1},
+        {"{peakPrefillThroughput: 0, maxTTFTPenaltyMs: 5000}", 1000000, 0, 1},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct plugin_fixture fixture;
+        plugin_fixture_open(&fixture, FILTER, 2);
+        fixture_hit(&fixture, 0, 10, 10);
+        fixture_tell(&fixture, FILTER, rows[i].parameters);
+        fixture_member(&fixture, 0)->n_tokens = rows[i].near;
+        fixture_member(&fixture, 1)->n_tokens = rows[i].far;
+        FILTER->filter(fixture.parameters, &fixture.choice);
+        assert_int_equal(fixture_left(&fixture), rows[i].left);
+        plugin_fixture_close(&fixture);
+    }
+}
+
+static void now_and_then_all_are_let_through(void **state) {
+    struct plugin_fixture fixture;
+    int n_all = 0;
+    (void)state;
+    plugin_fixture_open(&fixture, FILTER, 2);
+    fixture_hit(&fixture, 0, 10, 10);
+    fixture_tell(&fixture, FILTER, "{explorationProbability: 0.25}");
+    for (int i = 0; i < 4000; i++) {
+        struct choice choice = fixture.choice;
+        fixture.member[0] = 0, fixture.member[1] = 1;
+        FILTER->filter(fixture.parameters, &choice);
+        n_all += choice.n == 2;
+    }
+    assert_in_range(n_all, 900, 1100);
+    plugin_fixture_close(&fixture);
+}
+
+static void parameters_are_read_strictly(void **state) {
+    static const char *const texts[][2] = {
+        {"{affinityThreshold: 1.5}", "expected a number from 0 to 1"},
+        {"{explorationProbability: -1}", "expected a number from 0 to 1"},
+        {"{maxTTFTPenaltyMs: .nan}", "expected a number from 0"},
+        {"{ttftSource: latencyPredictor}", "there is no other source"},
+        {"{affinityTreshold: 1}", "did you mean \"affinityThreshold\"?"},
+    };
+    (void)state;
+    assert_refused(FILTER, texts, sizeof(texts) / sizeof(*texts));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(those_that_have_most_of_it),
+        cmocka_unit_test(not_where_it_takes_too_long),
+        cmocka_unit_test(now_and_then_all_are_let_through),
+        cmocka_unit_test(parameters_are_read_strictly),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

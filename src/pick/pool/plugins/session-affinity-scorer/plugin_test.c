@@ -1,0 +1,84 @@
+/* A session has one endpoint, sessions are spread, and few of them move when an endpoint goes. */
+#include "pick/pool/profile/plugin.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "pick/pool/profile/plugin_fixture.h"
+
+enum { N = 8, SESSIONS = 2000 };
+
+/* The member that session `i` prefers of the first `n`. */
+static uint32_t prefers(struct plugin_fixture *fixture, int i, uint32_t n) {
+    char session[32];
+    uint32_t n_preferred = 0, member = 0;
+    snprintf(session, sizeof(session), "session-%d", i);
+    fixture->choice.session = str_of(session);
+    fixture->choice.n = n;
+    for (uint32_t k = 0; k < n; k++) {
+        fixture->member[k] = k;
+        fixture->score[k] = 0;
+    }
+    plugin_session_affinity_scorer.score(fixture->parameters, &fixture->choice, 1);
+    for (uint32_t k = 0; k < n; k++) {
+        if (fixture->score[k] > 0) {
+            assert_near(fixture->score[k], 1);
+            member = k;
+            n_preferred++;
+        }
+    }
+    assert_int_equal(n_preferred, 1);
+    return member;
+}
+
+static void sessions_are_spread(void **state) {
+    struct plugin_fixture fixture;
+    uint32_t n_of[N] = {0};
+    (void)state;
+    plugin_fixture_open(&fixture, &plugin_session_affinity_scorer, N);
+    for (int i = 0; i < SESSIONS; i++) {
+        n_of[prefers(&fixture, i, N)]++;
+    }
+    for (uint32_t k = 0; k < N; k++) {
+        assert_in_range(n_of[k], SESSIONS / N * 8 / 10, SESSIONS / N * 12 / 10);
+    }
+    plugin_fixture_close(&fixture);
+}
+
+static void only_those_of_the_one_that_goes_move(void **state) {
+    struct plugin_fixture fixture;
+    (void)state;
+    plugin_fixture_open(&fixture, &plugin_session_affinity_scorer, N);
+    for (int i = 0; i < SESSIONS; i++) {
+        uint32_t before = prefers(&fixture, i, N);
+        if (before != N - 1) {
+            assert_int_equal(prefers(&fixture, i, N - 1), before);
+        }
+    }
+    plugin_fixture_close(&fixture);
+}
+
+static void no_session_no_preference(void **state) {
+    struct plugin_fixture fixture;
+    (void)state;
+    plugin_fixture_open(&fixture, &plugin_session_affinity_scorer, N);
+    plugin_session_affinity_scorer.score(fixture.parameters, &fixture.choice, 1);
+    for (uint32_t k = 0; k < N; k++) {
+        assert_near(fixture.score[k], 0);
+    }
+    plugin_fixture_close(&fixture);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sessions_are_spread),
+        cmocka_unit_test(only_those_of_the_one_that_goes_move),
+        cmocka_unit_test(no_session_no_preference),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

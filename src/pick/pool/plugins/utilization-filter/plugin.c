@@ -1,0 +1,60 @@
+/* Busy endpoints are left out, as long as there are others. */
+#include "pick/pool/profile/plugin.h"
+
+struct limits {
+    float n_waiting;
+    float kv_cache_used;
+};
+
+static enum status read_limits(const struct doc_node *node, struct limits *out, struct error *err) {
+    static const char *const names[] = {"queueDepthThreshold", "kvCacheUtilThreshold", NULL};
+    struct doc_node queue = doc_get(node, "queueDepthThreshold");
+    struct doc_node cache = doc_get(node, "kvCacheUtilThreshold");
+    int64_t n_waiting = (int64_t)out->n_waiting;
+    double used = (double)out->kv_cache_used;
+    enum status st = doc_present(node) ? doc_only(node, names, err) : ST_OK;
+    if (st == ST_OK) {
+        st = doc_read_i64(&queue, 1, UINT32_MAX, &n_waiting, err);
+    }
+    if (st == ST_OK) {
+        st = doc_read_f64(&cache, &used, err);
+    }
+    if (st == ST_OK && !(used > 0 && used <= 1)) {
+        st = doc_error(&cache, err, "expected a share above 0, of 1 at most");
+    }
+    out->n_waiting = (float)n_waiting;
+    out->kv_cache_used = (float)used;
+    return st;
+}
+
+static enum status read(const struct doc_node *node, struct arena *arena, void **parameters,
+                        struct error *err) {
+    struct limits *limits = arena_calloc(arena, 1, sizeof(*limits));
+    *parameters = limits;
+    if (!limits) {
+        return error_set(err, ST_NO_MEMORY, "no memory for a filter");
+    }
+    *limits = (struct limits){.n_waiting = 5, .kv_cache_used = 0.8f};
+    return read_limits(node, limits, err);
+}
+
+/* What it has not said does not count against it. */
+static bool is_free(const void *parameters, const struct choice *choice, uint32_t i) {
+    const struct limits *limits = parameters;
+    const struct choice_columns *columns = choice->columns;
+    return !((columns->known[i] & LOAD_WAITING) && columns->n_waiting[i] >= limits->n_waiting) &&
+           !((columns->known[i] & LOAD_KV_CACHE) &&
+             columns->kv_cache_used[i] >= limits->kv_cache_used);
+}
+
+static void filter(const void *parameters, struct choice *choice) {
+    for (uint32_t i = 0; i < choice->n; i++) {
+        if (is_free(parameters, choice, i)) {
+            choice_keep(choice, parameters, is_free);
+            return;
+        }
+    }
+}
+
+const struct plugin plugin_utilization_filter = {
+    .type = "utilization-filter", .kind = PLUGIN_FILTER, .read = read, .filter = filter};

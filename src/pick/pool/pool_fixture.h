@@ -1,0 +1,99 @@
+/* What the tests of a pool share: pools made in a line or two. For files that include cmocka.h
+ * before. */
+#ifndef SLUICE_PICK_POOL_POOL_FIXTURE_H
+#define SLUICE_PICK_POOL_POOL_FIXTURE_H
+
+#include "pick/pool/set.h"
+
+static inline struct pool_spec *fixture_spec(void) {
+    struct pool_spec *spec = NULL;
+    struct error err;
+    assert_int_equal(pool_spec_new(&spec, &err), ST_OK);
+    return spec;
+}
+
+static inline struct endpoint_address fixture_address(const char *text) {
+    struct endpoint_address address = {0};
+    assert_true(endpoint_address_parse(str_of(text), &address));
+    return address;
+}
+
+static inline void fixture_add(struct pool_spec *spec, const char *text) {
+    struct pool_wanted wanted = {.address = fixture_address(text)};
+    struct error err;
+    assert_int_equal(pool_spec_add_endpoint(spec, &wanted, &err), ST_OK);
+}
+
+/* 10.x.y.z:8000, the number of which is `i`. */
+static inline struct endpoint_address fixture_numbered(uint32_t i) {
+    return (struct endpoint_address){.family = 4, .port = 8000, .low = (10u << 24) + i};
+}
+
+static inline struct pool_spec *fixture_spec_of(uint32_t n) {
+    struct pool_spec *spec = fixture_spec();
+    for (uint32_t i = 0; i < n; i++) {
+        struct pool_wanted wanted = {.address = fixture_numbered(i)};
+        struct error err;
+        assert_int_equal(pool_spec_add_endpoint(spec, &wanted, &err), ST_OK);
+    }
+    return spec;
+}
+
+static inline void fixture_update(struct pool *pool, struct pool_spec *spec) {
+    struct error err;
+    assert_int_equal(pool_update(pool, &spec, &err), ST_OK);
+    assert_null(spec);
+}
+
+struct fixture {
+    struct pool *pool;
+    struct pool_reader *reader;
+};
+
+/* Takes the spec. */
+static inline void fixture_open(struct fixture *fixture, struct pool_spec *spec) {
+    struct error err;
+    assert_int_equal(pool_new(&fixture->pool, &err), ST_OK);
+    fixture_update(fixture->pool, spec);
+    assert_int_equal(pool_reader_new(fixture->pool, 1, &fixture->reader, &err), ST_OK);
+}
+
+static inline void fixture_close(struct fixture *fixture) {
+    struct pool_numbers numbers;
+    pool_read(fixture->pool, &numbers);
+    assert_int_equal(numbers.n_in_flight, 0);
+    pool_reader_free(fixture->reader);
+    pool_free(fixture->pool);
+}
+
+/* A set of one pool without endpoints, which goes on to be updated by itself. Owns:
+ * pool_set_free. */
+static inline struct pool_set *fixture_set(struct pool **pool) {
+    struct pool_set *set;
+    struct pool_specs specs = {.n = 0};
+    struct error err;
+    assert_int_equal(pool_set_new(&set, &err), ST_OK);
+    assert_int_equal(pool_specs_add(&specs, fixture_spec(), &err), ST_OK);
+    assert_int_equal(pool_set_update(set, &specs, &err), ST_OK);
+    struct pool_list *list = pool_set_list(set);
+    *pool = list->entries[0].pool;
+    pool_list_unref(list);
+    return set;
+}
+
+static inline struct endpoint *fixture_endpoint(struct fixture *fixture, const char *text) {
+    struct endpoint_address address = fixture_address(text);
+    const struct pool_member *member = pool_snapshot_find(pool_look(fixture->reader), &address);
+    return member ? member->endpoint : NULL;
+}
+
+/* A pick of the whole pool that succeeds. */
+static inline struct pool_pick fixture_pick(struct fixture *fixture) {
+    struct pool_request request = {.model = {NULL, 0}};
+    struct pool_pick pick;
+    struct error err;
+    assert_int_equal(pool_pick(fixture->reader, &request, &pick, &err), ST_OK);
+    return pick;
+}
+
+#endif

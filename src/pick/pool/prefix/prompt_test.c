@@ -1,0 +1,387 @@
+/* Prompts in a pool: who had the beginning gets the rest, others are spread, and what an endpoint
+ * cannot have any more is forgotten. And what else is counted of requests. */
+#include "pick/pool/prefix/prompt.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "core/event/clock.h"
+#include "pick/pool/pool_fixture.h"
+#include "pick/pool/profile/profile.h"
+
+enum { N = 10, BLOCK = 64, MOST_PICKS = 1000 };
+
+static const struct profile_step PREFIX = {
+    .plugin = &plugin_prefix_cache_scorer, .weight = 1, .name = STR("prefix")};
+
+static const struct profile ONLY_PREFIX = {
+    .scorers = &PREFIX,
+    .n_scorers = 1,
+    .picker = {.plugin = &plugin_max_score_picker},
+    .wants = {.prompt = true, .body = true, .blocks = {BLOCK, 16}, .capacity = 1000}};
+
+struct prompts {
+    struct fixture pool;
+    struct arena *arena;
+};
+
+static void open_pool(struct prompts *self, uint32_t n, const struct profile *profile,
+                      enum pool_health_kind health) {
+    struct pool_spec *spec = fixture_spec_of(n);
+    struct prefix_table *table;
+    struct error err;
+    spec->profile = profile;
+    spec->health.kind = health;
+    self->arena = arena_new(NULL, 0);
+    assert_int_equal(pool_new(&self->pool.pool, &err), ST_OK);
+    assert_int_equal(prefix_table_new(PREFIX_MIN_BYTES, &table, &err), ST_OK);
+    pool_use_prefixes(self->pool.pool, table);
+    prefix_table_free(table);
+    fixture_update(self->pool.pool, spec);
+    assert_int_equal(pool_reader_new(self->pool.pool, 1, &self->pool.reader, &err), ST_OK);
+}
+
+static void close_pool(struct prompts *self) {
+    arena_free(self->arena);
+    fixture_close(&self->pool);
+    clock_drive_ns(0);
+}
+
+static struct pool_pick pick(struct prompts *self, struct pool_request *request,
+                             struct pool_prompt *prompt, const char *text) {
+    struct pool_pick out;
+    struct error err;
+    *prompt = (struct pool_prompt){.text = str_of(text), .arena = self->arena};
+    request->prompt = prompt;
+    assert_int_equal(pool_pick(self->pool.reader, request, &out, &err), ST_OK);
+    return out;
+}
+
+/* Where a request with this prompt goes; it ends at once. */
+static const struct endpoint *ask(struct prompts *self, const char *model, const char *text) {
+    struct pool_request request = {.model = str_of(model)};
+    struct pool_prompt prompt;
+    struct pool_pick out = pick(self, &request, &prompt, text);
+    pool_give_back(self->pool.pool, &out.ticket);
+    return out.endpoints[0];
+}
+
+/* Four blocks that no other number has. */
+static const char *text_of(int i) {
+    static char text[4 * BLOCK + 1];
+    for (int k = 0; k < 4; k++) {
+        snprintf(text + k * BLOCK, BLOCK + 1, "%0*d", BLOCK, i * 4 + k + 1);
+    }
+    return text;
+}
+
+/* ---- who gets what --------------------------------------------------------------------------- */
+
+static void the_same_goes_to_the_same(void **state) {
+    struct prompts self;
+    (void)state;
+    open_pool(&self, N, &ONLY_PREFIX, POOL_HEALTH_NONE);
+    const struct endpoint *first[20];
+    for (int i = 0; i < 20; i++) {
+        first[i] = ask(&self, "m", text_of(i));
+    }
+    for (int k = 0; k < 5; k++) {
+        for (int i = 0; i < 20; i++) {
+            char more[4 * BLOCK + 100];
+            snprintf(more, sizeof(more), "%s and so on %d", text_of(i), k);
+            assert_ptr_equal(ask(&self, "m", more), first[i]);
+        }
+    }
+    close_pool(&self);
+}
+
+static void another_model_is_another_cache(void **state) {
+    struct prompts self;
+    int n_same = 0;
+    (void)state;
+    open_pool(&self, N, &ONLY_PREFIX, POOL_HEALTH_NONE);
+    for (int i = 0; i < 100; i++) {
+        const struct endpoint *first = ask(&self, "m", text_of(i));
+        n_same += ask(&self, "n", text_of(i)) == first;
+    }
+    assert_true(n_same < 40); /* by chance 10 */
+    close_pool(&self);
+}
+
+/* A thousand requests between two answers, no two alike, with the default: within 10 % of even. */
+static void a_burst_of_prompts_spreads(void **state) {
+    static const uint32_t sizes[] = {2, 3, 8, 10, 50, 100};
+    (void)state;
+    for (size_t k = 0; k < sizeof(sizes) / sizeof(*sizes); k++) {
+        struct prompts self;
+        struct pool_ticket tickets[MOST_PICKS];
+        uint32_t n = sizes[k];
+        clock_drive_ns(1000);
+        open_pool(&self, n, NULL, POOL_HEALTH_NONE);
+        const struct pool_snapshot *snapshot = pool_look(self.pool.reader);
+        for (uint32_t i = 0; i < n; i++) {
+            struct endpoint_load load = {.asked_ns = 1000, .until_ns = 2000, .known = 7};
+            pool_set_load(self.pool.pool, snapshot->members[i].endpoint, &load);
+        }
+        for (int i = 0; i < MOST_PICKS; i++) {
+            struct pool_request request = {.model = STR("m")};
+            struct pool_prompt prompt;
+            tickets[i] = pick(&self, &request, &prompt, text_of(i)).ticket;
+        }
+        for (uint32_t i = 0; i < n; i++) {
+            uint64_t n_picked = endpoint_n_picked(snapshot->members[i].endpoint);
+            assert_true(n_picked * n >= 900 && n_picked * n <= 1100);
+        }
+        for (int i = 0; i < MOST_PICKS; i++) {
+            pool_give_back(self.pool.pool, &tickets[i]);
+        }
+        close_pool(&self);
+    }
+}
+
+/* ---- what is forgotten ----------------------------------------------------------------------- */
+
+/* Of `N` prompts that went to one endpoint: how many would go there again? */
+static int count_again(struct prompts *self, const struct endpoint *endpoint) {
+    int n = 0;
+    for (int i = 0; i < 20; i++) {
+        n += ask(self, "m", text_of(i)) == endpoint;
+    }
+    return n;
+}
+
+static struct endpoint *give_all(struct prompts *self) {
+    struct endpoint_address wanted = fixture_numbered(0);
+    for (int i = 0; i < 20; i++) {
+        struct pool_request request = {.model = STR("m")};
+        struct pool_prompt prompt;
+        struct pool_ticket ticket = pick(self, &request, &prompt, text_of(i)).ticket;
+        if (pool_ticket_move(self->pool.reader, &ticket, &wanted)) {
+            pool_prompt_moved(self->pool.reader, &prompt, ticket.endpoint);
+        }
+        pool_give_back(self->pool.pool, &ticket);
+    }
+    return pool_look(self->pool.reader)->members[0].endpoint;
+}
+
+static void one_that_was_not_ready(void **state) {
+    struct prompts self;
+    (void)state;
+    open_pool(&self, N, &ONLY_PREFIX, POOL_HEALTH_TCP);
+    const struct pool_snapshot *snapshot = pool_look(self.pool.reader);
+    for (uint32_t i = 0; i < N; i++) {
+        pool_set_ready(self.pool.pool, snapshot->members[i].endpoint, true);
+    }
+    const struct endpoint *before = ask(&self, "m", text_of(1000));
+    assert_ptr_equal(ask(&self, "m", text_of(1000)), before);
+    for (uint32_t i = 0; i < N; i++) {
+        pool_set_ready(self.pool.pool, snapshot->members[i].endpoint, false);
+        pool_set_ready(self.pool.pool, snapshot->members[i].endpoint, true);
+    }
+    int n_same = 0;
+    for (int i = 0; i < 200; i++) { /* nobody has them any more: chance decides */
+        const struct endpoint *first = ask(&self, "m", text_of(i));
+        n_same += ask(&self, "m", text_of(i)) == first;
+        pool_set_ready(self.pool.pool, (struct endpoint *)(uintptr_t)first, false);
+        pool_set_ready(self.pool.pool, (struct endpoint *)(uintptr_t)first, true);
+        n_same -= ask(&self, "m", text_of(i)) == first;
+    }
+    assert_true(n_same > 120);
+    close_pool(&self);
+}
+
+static void one_that_refused_a_connection(void **state) {
+    struct prompts self;
+    (void)state;
+    clock_drive_ns(1000);
+    open_pool(&self, N, &ONLY_PREFIX, POOL_HEALTH_NONE);
+    struct endpoint *endpoint = give_all(&self);
+    pool_refused(self.pool.pool, endpoint);
+    pool_answered(self.pool.pool, endpoint); /* a new process */
+    assert_true(count_again(&self, endpoint) < 10);
+    close_pool(&self);
+}
+
+static void one_that_left_and_came_back(void **state) {
+    struct prompts self;
+    (void)state;
+    open_pool(&self, N, &ONLY_PREFIX, POOL_HEALTH_NONE);
+    give_all(&self);
+    struct pool_spec *spec = fixture_spec(), *again = fixture_spec_of(N);
+    for (uint32_t i = 1; i < N; i++) {
+        struct pool_wanted wanted = {.address = fixture_numbered(i)};
+        struct error err;
+        assert_int_equal(pool_spec_add_endpoint(spec, &wanted, &err), ST_OK);
+    }
+    spec->profile = again->profile = &ONLY_PREFIX;
+    fixture_update(self.pool.pool, spec);
+    pool_look(self.pool.reader);
+    fixture_update(self.pool.pool, again);
+    const struct endpoint *endpoint = pool_look(self.pool.reader)->members[0].endpoint;
+    assert_true(count_again(&self, endpoint) < 10);
+    close_pool(&self);
+}
+
+/* An update that changes nothing of it is no reason to forget. */
+static void an_update_keeps_what_is_known(void **state) {
+    struct prompts self;
+    (void)state;
+    open_pool(&self, N, &ONLY_PREFIX, POOL_HEALTH_NONE);
+    const struct endpoint *first = ask(&self, "m", text_of(1));
+    struct pool_spec *spec = fixture_spec_of(N + 5);
+    spec->profile = &ONLY_PREFIX;
+    fixture_update(self.pool.pool, spec);
+    for (int i = 0; i < 5; i++) {
+        assert_ptr_equal(ask(&self, "m", text_of(1)), first);
+    }
+    close_pool(&self);
+}
+
+/* Another endpoint than the picked one served it, and has it. */
+static void who_served_it_has_it(void **state) {
+    struct prompts self;
+    struct pool_request request = {.model = STR("m")};
+    struct pool_prompt prompt;
+    int n_served = 0;
+    (void)state;
+    open_pool(&self, N, &ONLY_PREFIX, POOL_HEALTH_NONE);
+    struct pool_ticket ticket = pick(&self, &request, &prompt, text_of(1)).ticket;
+    struct endpoint_address other =
+        fixture_numbered(ticket.endpoint->address.low == fixture_numbered(0).low ? 1 : 0);
+    assert_true(pool_ticket_move(self.pool.reader, &ticket, &other));
+    pool_prompt_moved(self.pool.reader, &prompt, ticket.endpoint);
+    const struct endpoint *served = ticket.endpoint;
+    pool_give_back(self.pool.pool, &ticket);
+    for (int i = 0; i < 100; i++) {
+        n_served += ask(&self, "m", text_of(1)) == served;
+    }
+    assert_in_range(n_served, 20, 80); /* it and the one picked at first are alike */
+    close_pool(&self);
+}
+
+/* ---- without ----------------------------------------------------------------------------------*/
+
+static void without_a_table_or_a_prompt(void **state) {
+    struct pool_spec *spec = fixture_spec_of(N);
+    struct fixture fixture;
+    struct pool_request request = {.model = STR("m")};
+    struct pool_prompt prompt = {.text = STR("x"), .arena = NULL};
+    struct pool_pick out;
+    struct error err;
+    (void)state;
+    spec->profile = &ONLY_PREFIX;
+    fixture_open(&fixture, spec);
+    for (int i = 0; i < 2; i++) {
+        request.prompt = i == 0 ? &prompt : NULL;
+        assert_int_equal(pool_pick(fixture.reader, &request, &out, &err), ST_OK);
+        pool_give_back(fixture.pool, &out.ticket);
+    }
+    fixture_close(&fixture);
+}
+
+/* ---- what else is counted -------------------------------------------------------------------- */
+
+static void tokens_in_flight(void **state) {
+    static const struct profile profile = {.picker = {.plugin = &plugin_random_picker}};
+    struct prompts self;
+    struct pool_request request = {.n_tokens = 1000};
+    struct pool_prompt prompt;
+    (void)state;
+    open_pool(&self, 2, &profile, POOL_HEALTH_NONE);
+    struct pool_ticket ticket = pick(&self, &request, &prompt, "").ticket;
+    struct endpoint *picked = ticket.endpoint;
+    const struct pool_member *members = pool_look(self.pool.reader)->members;
+    struct endpoint *other = members[members[0].endpoint == picked].endpoint;
+    assert_int_equal(endpoint_n_tokens(picked), 1000);
+    assert_int_equal(endpoint_n_tokens(other), 0);
+    assert_true(pool_ticket_move(self.pool.reader, &ticket, &other->address));
+    assert_int_equal(endpoint_n_tokens(picked), 0);
+    assert_int_equal(endpoint_n_tokens(other), 1000);
+    pool_give_back(self.pool.pool, &ticket);
+    pool_give_back(self.pool.pool, &ticket);
+    assert_int_equal(endpoint_n_tokens(other), 0);
+    close_pool(&self);
+}
+
+static void how_long_answers_take(void **state) {
+    static const uint64_t second = 1000000000;
+    static const struct profile profile = {.picker = {.plugin = &plugin_random_picker},
+                                           .wants = {.latency = true}};
+    static const struct {
+        uint64_t begins, ends;
+        bool good;
+        float first_byte_s, answer_s;
+    } rows[] = {{2, 5, false, 0, 0},
+                {2, 5, true, 2, 2.3f}, /* first two, then a tenth of five */
+                {12, 22, true, 3, 4.27f},
+                {0, 0, false, 3, 4.27f}};
+    struct prompts self;
+    (void)state;
+    open_pool(&self, 1, &profile, POOL_HEALTH_NONE);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct pool_request request = {.n_tokens = 0};
+        struct pool_prompt prompt;
+        clock_drive_ns(second);
+        struct pool_ticket ticket = pick(&self, &request, &prompt, "").ticket;
+        const struct endpoint *endpoint = ticket.endpoint;
+        clock_drive_ns(second + rows[i].begins * second);
+        pool_ticket_begun(self.pool.pool, &ticket, rows[i].good);
+        clock_drive_ns(second + rows[i].ends * second);
+        pool_ticket_done(&ticket);
+        pool_give_back(self.pool.pool, &ticket);
+        assert_float_equal(endpoint->first_byte_s, rows[i].first_byte_s, 0.001);
+        assert_float_equal(endpoint->answer_s, rows[i].answer_s, 0.001);
+    }
+    close_pool(&self);
+}
+
+/* Prompts of which nobody has anything take turns. */
+static void cold_ones_take_turns(void **state) {
+    static const struct profile_step steps[] = {
+        {.plugin = &plugin_no_hit_lru_scorer, .weight = 1},
+        {.plugin = &plugin_prefix_cache_scorer, .weight = 10}};
+    static const struct profile profile = {
+        .scorers = steps,
+        .n_scorers = 2,
+        .picker = {.plugin = &plugin_max_score_picker},
+        .wants = {.prompt = true, .cold = true, .blocks = {BLOCK, 16}, .capacity = 1000}};
+    struct prompts self;
+    const struct endpoint *order[N];
+    (void)state;
+    open_pool(&self, N, &profile, POOL_HEALTH_NONE);
+    for (int i = 0; i < 4 * N; i++) {
+        const struct endpoint *picked = ask(&self, "m", text_of(i));
+        if (i < N) {
+            for (int k = 0; k < i; k++) {
+                assert_ptr_not_equal(order[k], picked);
+            }
+            order[i] = picked;
+        }
+        assert_ptr_equal(picked, order[i % N]);
+        assert_ptr_equal(ask(&self, "m", text_of(i)), picked); /* warm: no turn */
+    }
+    close_pool(&self);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_same_goes_to_the_same),
+        cmocka_unit_test(another_model_is_another_cache),
+        cmocka_unit_test(a_burst_of_prompts_spreads),
+        cmocka_unit_test(one_that_was_not_ready),
+        cmocka_unit_test(one_that_refused_a_connection),
+        cmocka_unit_test(one_that_left_and_came_back),
+        cmocka_unit_test(an_update_keeps_what_is_known),
+        cmocka_unit_test(who_served_it_has_it),
+        cmocka_unit_test(without_a_table_or_a_prompt),
+        cmocka_unit_test(tokens_in_flight),
+        cmocka_unit_test(how_long_answers_take),
+        cmocka_unit_test(cold_ones_take_turns),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

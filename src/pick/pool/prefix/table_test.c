@@ -1,0 +1,306 @@
+/* What the table remembers, what it forgets and when, that its memory is bounded, and that many
+ * threads at once leave it whole. */
+#include "pick/pool/prefix/table.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/base/dice.h"
+#include "pick/pool/prefix/chain.h"
+
+enum { N = 16, MANY = 1 << 30 };
+
+static struct prefix_table *open_table(size_t max_bytes) {
+    struct prefix_table *table;
+    struct error err;
+    assert_int_equal(prefix_table_new(max_bytes, &table, &err), ST_OK);
+    return table;
+}
+
+/* Prompt `i`: no two have a block in common. */
+static void roll(uint64_t i, uint64_t hashes[N]) {
+    struct dice dice = {i * 7919 + 1};
+    for (int k = 0; k < N; k++) {
+        hashes[k] = dice_roll(&dice);
+    }
+}
+
+/* Of how many first blocks it is known that the host has them. */
+static uint32_t match(const struct prefix_table *table, const uint64_t *hashes, uint32_t n,
+                      uint32_t host) {
+    struct prefix_hit hits[PREFIX_MOST_HOSTS];
+    uint32_t n_hits = prefix_table_match(table, hashes, n, hits), found = 0;
+    assert_true(n_hits <= PREFIX_MOST_HOSTS);
+    for (uint32_t i = 0; i < n_hits; i++) {
+        assert_true(hits[i].n_blocks >= 1 && hits[i].n_blocks <= n);
+        found = hits[i].host == host ? hits[i].n_blocks : found;
+    }
+    return found;
+}
+
+/* ---- what is remembered ---------------------------------------------------------------------- */
+
+static void who_was_sent_what(void **state) {
+    struct prefix_table *table = open_table(PREFIX_MIN_BYTES);
+    uint64_t one[N], other[N];
+    uint32_t a = prefix_table_join(table), b = prefix_table_join(table);
+    (void)state;
+    roll(1, one);
+    roll(2, other);
+    assert_int_equal(match(table, one, N, a), 0);
+    prefix_table_record(table, a, MANY, one, N);
+    assert_int_equal(match(table, one, N, a), N);
+    assert_int_equal(match(table, one, 3, a), 3);
+    assert_int_equal(match(table, one, N, b), 0);
+    assert_int_equal(match(table, other, N, a), 0);
+    /* The same beginning, and then another way. */
+    other[0] = one[0], other[1] = one[1];
+    assert_int_equal(match(table, other, N, a), 2);
+    prefix_table_record(table, b, MANY, other, N);
+    assert_int_equal(match(table, other, N, b), N);
+    assert_int_equal(match(table, one, N, b), 2);
+    assert_int_equal(match(table, one, N, a), N);
+    /* What is not sent from its beginning is no beginning. */
+    assert_int_equal(match(table, one + 1, N - 1, b), 1);
+    assert_int_equal(match(table, one + 2, N - 2, b), 0);
+    assert_int_equal(prefix_table_match(table, one, 0, NULL), 0);
+    prefix_table_free(table);
+}
+
+static void the_last_that_were_sent_it(void **state) {
+    struct prefix_table *table = open_table(PREFIX_MIN_BYTES);
+    struct prefix_hit hits[PREFIX_MOST_HOSTS];
+    uint64_t hashes[N];
+    uint32_t hosts[100];
+    (void)state;
+    roll(1, hashes);
+    for (int i = 0; i < 100; i++) {
+        hosts[i] = prefix_table_join(table);
+        prefix_table_record(table, hosts[i], MANY, hashes, N);
+        assert_int_equal(match(table, hashes, N, hosts[i]), N);
+        /* Who had to go went with the whole chain. */
+        uint32_t n = prefix_table_match(table, hashes, N, hits);
+        assert_int_equal(n, i < PREFIX_MOST_HOSTS ? i + 1 : PREFIX_MOST_HOSTS);
+        for (uint32_t k = 0; k < n; k++) {
+            assert_int_equal(hits[k].n_blocks, N);
+        }
+    }
+    prefix_table_free(table);
+}
+
+/* ---- what is forgotten ----------------------------------------------------------------------- */
+
+static void a_host_is_forgotten(void **state) {
+    struct prefix_table *table = open_table(PREFIX_MIN_BYTES);
+    uint64_t hashes[N];
+    uint32_t a = prefix_table_join(table), b = prefix_table_join(table);
+    (void)state;
+    roll(1, hashes);
+    prefix_table_record(table, a, MANY, hashes, N);
+    prefix_table_record(table, b, MANY, hashes, N);
+    prefix_table_forget(table, a);
+    assert_int_equal(match(table, hashes, N, a), 0);
+    assert_int_equal(match(table, hashes, N, b), N);
+    prefix_table_record(table, a, MANY, hashes, 4);
+    assert_int_equal(match(table, hashes, N, a), 4);
+    /* Who has its number next knows nothing of it. */
+    prefix_table_leave(table, a);
+    assert_int_equal(prefix_table_join(table), a);
+    assert_int_equal(match(table, hashes, N, a), 0);
+    prefix_table_forget(table, 0);
+    prefix_table_leave(table, 0);
+    prefix_table_record(table, 0, MANY, hashes, N);
+    assert_int_equal(match(table, hashes, N, b), N);
+    prefix_table_free(table);
+}
+
+/* As a cache of 4 prompts would: the one that was sent first goes first, unless it is sent
+ * again. */
+static void what_a_cache_cannot_hold(void **state) {
+    struct prefix_table *table = open_table(PREFIX_MIN_BYTES);
+    uint64_t hashes[N];
+    uint32_t host = prefix_table_join(table);
+    (void)state;
+    for (uint64_t i = 0; i < 6; i++) {
+        roll(i, hashes);
+        prefix_table_record(table, host, 4 * N, hashes, N);
+        roll(0, hashes);
+        prefix_table_record(table, host, 4 * N, hashes, N);
+    }
+    static const uint32_t wanted[] = {N, 0, 0, 0, N, N};
+    for (uint64_t i = 0; i < 6; i++) {
+        roll(i, hashes);
+        assert_int_equal(match(table, hashes, N, host), wanted[i]);
+    }
+    prefix_table_free(table);
+}
+
+/* Ten times more than there is room for: what was sent last is there, nearly all of it. */
+static void a_full_table(void **state) {
+    struct prefix_table *table = open_table(PREFIX_MIN_BYTES);
+    uint64_t hashes[N], n = prefix_table_entries(table) * 10 / N, n_known = 0, n_old = 0;
+    uint32_t host = prefix_table_join(table);
+    (void)state;
+    assert_true(prefix_table_entries(table) * 64 <= PREFIX_MIN_BYTES);
+    for (uint64_t i = 0; i < n; i++) {
+        roll(i, hashes);
+        prefix_table_record(table, host, MANY, hashes, N);
+    }
+    for (uint64_t i = n - n / 100; i < n; i++) {
+        roll(i, hashes);
+        n_known += match(table, hashes, N, host) == N;
+    }
+    for (uint64_t i = 0; i < n / 100; i++) {
+        roll(i, hashes);
+        n_old += match(table, hashes, N, host);
+    }
+    assert_true(n_known * 100 >= n / 100 * 95);
+    assert_int_equal(n_old, 0);
+    prefix_table_free(table);
+}
+
+/* All hashes of one bucket: the others keep what they have. */
+static void a_flood_of_one_bucket(void **state) {
+    struct prefix_table *table = open_table(PREFIX_MIN_BYTES);
+    uint64_t hashes[N], flood[1000];
+    uint32_t a = prefix_table_join(table), b = prefix_table_join(table);
+    (void)state;
+    roll(1, hashes);
+    prefix_table_record(table, a, MANY, hashes, N);
+    for (uint64_t i = 0; i < 1000; i++) {
+        flood[i] = i << 40 | 0x12345;
+    }
+    prefix_table_record(table, b, MANY, flood, 1000);
+    assert_int_equal(match(table, hashes, N, a), N);
+    prefix_table_free(table);
+}
+
+static void more_endpoints_than_numbers(void **state) {
+    struct prefix_table *table = open_table(PREFIX_MIN_BYTES);
+    (void)state;
+    for (uint32_t i = 1; i < 65536; i++) {
+        assert_int_equal(prefix_table_join(table), i);
+    }
+    assert_int_equal(prefix_table_join(table), 0);
+    prefix_table_leave(table, 17);
+    assert_int_equal(prefix_table_join(table), 17);
+    prefix_table_free(table);
+}
+
+/* ---- chains ---------------------------------------------------------------------------------- */
+
+static uint32_t chain(const char *model, const char *head, const char *text, uint64_t *out) {
+    struct prefix_blocks blocks = {.block_bytes = 4, .most = 8};
+    return prefix_chain_make(blocks, 1, str_of(model), str_of(head), str_of(text), out);
+}
+
+static void equal_beginnings(void **state) {
+    uint64_t one[8], other[8];
+    (void)state;
+    assert_int_equal(chain("m", "", "abcdefghij", one), 2);
+    assert_int_equal(chain("m", "", "abcdefgxijkl", other), 3);
+    assert_true(one[0] == other[0] && one[1] != other[1]);
+    /* Wherever the one text ends and the other begins. */
+    for (size_t i = 0; i <= 10; i++) {
+        static const char text[] = "abcdefghij";
+        struct prefix_blocks blocks = {.block_bytes = 4, .most = 8};
+        assert_int_equal(prefix_chain_make(blocks, 1, STR("m"), str_make(text, i),
+                                           str_make(text + i, 10 - i), other),
+                         2);
+        assert_memory_equal(one, other, 2 * sizeof(*one));
+    }
+    /* A block behind another beginning, of another model, of another table, is another one. */
+    assert_int_equal(chain("m", "", "abcxefgh", other), 2);
+    assert_true(one[1] != other[1]);
+    assert_int_equal(chain("n", "", "abcdefgh", other), 2);
+    assert_true(one[0] != other[0] && one[1] != other[1]);
+    assert_int_equal(prefix_chain_make((struct prefix_blocks){4, 8}, 2, STR("m"), STR(""),
+                                       STR("abcdefgh"), other),
+                     2);
+    assert_true(one[0] != other[0]);
+    /* No more than there is room for, and nothing of what is less than a block. */
+    assert_int_equal(chain("m", "abcdefgh", "abcdefghabcdefghabcdefghabcdefgh", other), 8);
+    assert_int_equal(chain("m", "a", "bc", other), 0);
+    assert_int_equal(chain("m", "", "", other), 0);
+    assert_int_equal(chain("m", "abc", "", other), 0);
+}
+
+/* ---- many threads ---------------------------------------------------------------------------- */
+
+enum { N_THREADS = 4, N_TURNS = 4000, N_PROMPTS = 64, N_SHARED = 8 };
+
+struct churn {
+    struct prefix_table *table;
+    uint32_t hosts[N_SHARED];
+    uint64_t seed;
+};
+
+/* Hosts come, go and are forgotten while prompts are recorded and looked for. */
+static void *churn(void *arg) {
+    const struct churn *self = arg;
+    struct dice dice = {self->seed};
+    struct prefix_hit hits[PREFIX_MOST_HOSTS];
+    uint64_t hashes[N];
+    for (int i = 0; i < N_TURNS; i++) {
+        uint32_t host = self->hosts[dice_below(&dice, N_SHARED)];
+        roll(dice_below(&dice, N_PROMPTS), hashes);
+        prefix_table_record(self->table, host, MANY, hashes, N);
+        uint32_t n = prefix_table_match(self->table, hashes, N, hits);
+        for (uint32_t k = 0; k < n; k++) {
+            assert(hits[k].host > 0 && hits[k].n_blocks <= N);
+        }
+        if (i % 50 == 0) {
+            uint32_t own = prefix_table_join(self->table);
+            prefix_table_record(self->table, own, MANY, hashes, N);
+            prefix_table_leave(self->table, own);
+            prefix_table_forget(self->table, host);
+        }
+    }
+    return NULL;
+}
+
+static void many_at_once(void **state) {
+    struct prefix_table *table = open_table(PREFIX_MIN_BYTES);
+    struct churn churns[N_THREADS];
+    pthread_t threads[N_THREADS];
+    uint64_t hashes[N];
+    (void)state;
+    for (int i = 0; i < N_THREADS; i++) {
+        churns[i] = (struct churn){.table = table, .seed = (uint64_t)i + 1};
+        for (int k = 0; k < N_SHARED; k++) {
+            churns[i].hosts[k] = i == 0 ? prefix_table_join(table) : churns[0].hosts[k];
+        }
+    }
+    for (int i = 0; i < N_THREADS; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, churn, &churns[i]), 0);
+    }
+    for (int i = 0; i < N_THREADS; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    }
+    /* It works as before. */
+    roll(1, hashes);
+    prefix_table_record(table, churns[0].hosts[0], MANY, hashes, N);
+    assert_int_equal(match(table, hashes, N, churns[0].hosts[0]), N);
+    prefix_table_free(table);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_was_sent_what),
+        cmocka_unit_test(the_last_that_were_sent_it),
+        cmocka_unit_test(a_host_is_forgotten),
+        cmocka_unit_test(what_a_cache_cannot_hold),
+        cmocka_unit_test(a_full_table),
+        cmocka_unit_test(a_flood_of_one_bucket),
+        cmocka_unit_test(more_endpoints_than_numbers),
+        cmocka_unit_test(equal_beginnings),
+        cmocka_unit_test(many_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,128 @@
+/* What the tests of plugins share: a choice among endpoints that are described, not there. For
+ * files that include cmocka.h before. */
+#ifndef SLUICE_PICK_POOL_PROFILE_PLUGIN_FIXTURE_H
+#define SLUICE_PICK_POOL_PROFILE_PLUGIN_FIXTURE_H
+
+#include "pick/pool/pool_fixture.h"
+#include "pick/pool/profile/profile.h"
+
+enum { FIXTURE_MOST_CANDIDATES = 16, FIXTURE_PICKED_OF = 4, FIXTURE_PICKS = 4000 };
+
+struct plugin_fixture {
+    struct fixture pool;
+    struct arena *arena;
+    void *parameters;
+    struct dice dice;
+#define COLUMN(type, name) type name[FIXTURE_MOST_CANDIDATES];
+#include "pick/pool/profile/choice_columns.def"
+#undef COLUMN
+    float score[FIXTURE_MOST_CANDIDATES], scratch[FIXTURE_MOST_CANDIDATES];
+    struct choice_columns columns; /* of the above */
+    struct choice_prefix prefix;
+    struct choice choice;
+};
+
+/* `n` candidates of which nothing is known but that nothing is in flight to them. */
+static inline void plugin_fixture_open(struct plugin_fixture *fixture, const struct plugin *plugin,
+                                       uint32_t n) {
+    /* What cannot be without: of header-label-affinity-scorer. */
+    static const char text[] = "{headerName: x, labelKey: y}";
+    struct doc_node none = {0};
+    struct doc *doc = NULL;
+    struct error err;
+    *fixture = (struct plugin_fixture){.dice = {7}};
+    fixture_open(&fixture->pool, fixture_spec_of(n));
+    fixture->arena = arena_new(NULL, 0);
+    assert_non_null(fixture->arena);
+    if (plugin == &plugin_header_label_affinity_scorer) {
+        assert_int_equal(doc_parse(DOC_YAML, "p", str_of(text), &doc, &err), ST_OK);
+        none = doc_root(doc);
+    }
+    assert_int_equal(plugin_read(plugin, &none, fixture->arena, &fixture->parameters, &err), ST_OK);
+    doc_free(doc);
+    for (uint32_t i = 0; i < n; i++) {
+        fixture->member[i] = i;
+        fixture->address[i] = pool_look(fixture->pool.reader)->members[i].hash;
+    }
+#define COLUMN(type, name) fixture->columns.name = fixture->name;
+#include "pick/pool/profile/choice_columns.def"
+#undef COLUMN
+    fixture->choice = (struct choice){.snapshot = pool_look(fixture->pool.reader),
+                                      .adapters = UINT32_MAX,
+                                      .prefix = &fixture->prefix,
+                                      .dice = &fixture->dice,
+                                      .n = n,
+                                      .columns = &fixture->columns,
+                                      .score = fixture->score,
+                                      .scratch = fixture->scratch,
+                                      .room = &fixture->columns};
+}
+
+static inline void plugin_fixture_close(struct plugin_fixture *fixture) {
+    arena_free(fixture->arena);
+    fixture_close(&fixture->pool);
+}
+
+static inline void assert_near(float got, float wanted) {
+    if (!(got > wanted - 1e-5f && got < wanted + 1e-5f)) {
+        fail_msg("got %g, wanted %g", (double)got, (double)wanted);
+    }
+}
+
+/* Drops the candidate that the picker chooses. Returns: its member. */
+static inline uint32_t plugin_fixture_pick(struct plugin_fixture *fixture,
+                                           const struct plugin *picker, uint32_t nth) {
+    uint32_t place = picker->pick(fixture->parameters, &fixture->choice, nth);
+    assert_true(place < fixture->choice.n);
+    uint32_t member = fixture->member[place];
+    choice_drop(&fixture->choice, place);
+    return member;
+}
+
+/* How often, of FIXTURE_PICKS, each of FIXTURE_PICKED_OF with these sums is the first choice. */
+static inline void count_picks(const struct plugin *picker, const float *sums, uint32_t *n_first) {
+    struct plugin_fixture fixture;
+    plugin_fixture_open(&fixture, picker, FIXTURE_PICKED_OF);
+    for (uint32_t k = 0; k < FIXTURE_PICKED_OF; k++) {
+        fixture.score[k] = sums[k];
+    }
+    for (int i = 0; i < FIXTURE_PICKS; i++) {
+        n_first[picker->pick(fixture.parameters, &fixture.choice, 0)]++;
+    }
+    plugin_fixture_close(&fixture);
+}
+
+static inline void assert_share(uint32_t n_picks, double wanted) {
+    assert_true(n_picks > (wanted - 0.03) * FIXTURE_PICKS);
+    assert_true(n_picks < (wanted + 0.03) * FIXTURE_PICKS);
+}
+
+/* The scores of candidates that differ in one member are those wanted. */
+#define ASSERT_SCORES(plugin, member_name, values, wanted)                                         \
+    do {                                                                                           \
+        struct plugin_fixture fixture;                                                             \
+        uint32_t n = sizeof(values) / sizeof(*(values));                                           \
+        plugin_fixture_open(&fixture, (plugin), n);                                                \
+        for (uint32_t i = 0; i < n; i++) {                                                         \
+            fixture.member_name[i] = (float)(values)[i];                                           \
+        }                                                                                          \
+        (plugin)->score(fixture.parameters, &fixture.choice, 1);                                   \
+        for (uint32_t i = 0; i < n; i++) {                                                         \
+            assert_near(fixture.score[i], (wanted)[i]);                                            \
+        }                                                                                          \
+        plugin_fixture_close(&fixture);                                                            \
+    } while (0)
+
+/* The least is 1, the most is 0, and so on between, however far; all alike are 1. */
+#define ASSERT_LEAST_IS_BEST(plugin, member_name)                                                  \
+    do {                                                                                           \
+        static const uint32_t some[] = {2, 10, 4, 6}, alike[] = {7, 7, 7},                         \
+                              far[] = {0, UINT32_MAX};                                             \
+        static const float of_some[] = {1, 0, 0.75f, 0.5f}, of_alike[] = {1, 1, 1};                \
+        static const float of_far[] = {1, 0};                                                      \
+        ASSERT_SCORES((plugin), member_name, some, of_some);                                       \
+        ASSERT_SCORES((plugin), member_name, alike, of_alike);                                     \
+        ASSERT_SCORES((plugin), member_name, far, of_far);                                         \
+    } while (0)
+
+#endif

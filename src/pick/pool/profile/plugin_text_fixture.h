@@ -1,0 +1,89 @@
+/* For tests of plugins that are told something: parameters as the configuration has them, and
+ * endpoints with labels. For files that include cmocka.h before. */
+#ifndef SLUICE_PICK_POOL_PROFILE_PLUGIN_TEXT_FIXTURE_H
+#define SLUICE_PICK_POOL_PROFILE_PLUGIN_TEXT_FIXTURE_H
+
+#include <string.h>
+
+#include "pick/pool/profile/plugin_fixture.h"
+
+/* The plugin's parameters are now those of the text. Returns: as plugin_read. */
+static inline enum status fixture_read(struct plugin_fixture *fixture, const struct plugin *plugin,
+                                       const char *text, struct error *err) {
+    struct doc *doc;
+    assert_int_equal(doc_parse(DOC_YAML, "p", str_of(text), &doc, err), ST_OK);
+    struct doc_node node = doc_root(doc);
+    enum status st = plugin_read(plugin, &node, fixture->arena, &fixture->parameters, err);
+    doc_free(doc); /* nothing points into it */
+    return st;
+}
+
+static inline void fixture_tell(struct plugin_fixture *fixture, const struct plugin *plugin,
+                                const char *text) {
+    struct error err = {0};
+    if (fixture_read(fixture, plugin, text, &err) != ST_OK) {
+        fail_msg("%s: %s", text, err.text);
+    }
+}
+
+/* Each text is refused, and the message has the second text in it. */
+static inline void assert_refused(const struct plugin *plugin, const char *const (*texts)[2],
+                                  size_t n) {
+    struct plugin_fixture fixture;
+    struct error err;
+    plugin_fixture_open(&fixture, plugin, 1);
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(fixture_read(&fixture, plugin, texts[i][0], &err), ST_BAD_CONFIG);
+        if (!strstr(err.text, texts[i][1])) {
+            fail_msg("%s: %s", texts[i][0], err.text);
+        }
+    }
+    plugin_fixture_close(&fixture);
+}
+
+/* Endpoint i has labels[i]. */
+static inline void fixture_label(struct plugin_fixture *fixture, const struct pool_labels *labels,
+                                 uint32_t n) {
+    struct pool_spec *spec = fixture_spec();
+    struct error err;
+    for (uint32_t i = 0; i < n; i++) {
+        struct pool_wanted wanted = {.address = fixture_numbered(i), .labels = labels[i]};
+        assert_int_equal(pool_spec_add_endpoint(spec, &wanted, &err), ST_OK);
+    }
+    fixture_update(fixture->pool.pool, spec);
+    fixture->choice.snapshot = pool_look(fixture->pool.reader);
+}
+
+/* The members that are left: a bit for each. */
+static inline unsigned fixture_left(const struct plugin_fixture *fixture) {
+    unsigned left = 0;
+    for (uint32_t i = 0; i < fixture->choice.n; i++) {
+        left |= 1u << fixture->choice.columns->member[i];
+    }
+    return left;
+}
+
+static inline struct endpoint *fixture_member(const struct plugin_fixture *fixture, uint32_t i) {
+    return fixture->choice.snapshot->members[i].endpoint;
+}
+
+/* Member `member` was sent the first n_blocks of the prompt, which has `of`. */
+static inline void fixture_hit(struct plugin_fixture *fixture, uint32_t member, uint32_t n_blocks,
+                               uint32_t of) {
+    struct choice_prefix *prefix = &fixture->prefix;
+    prefix->n_blocks = of;
+    prefix->hits[prefix->n].member = member;
+    prefix->hits[prefix->n++].n_blocks = n_blocks;
+}
+
+/* What the scorer gives to each is what is wanted. */
+static inline void assert_scores(struct plugin_fixture *fixture, const struct plugin *plugin,
+                                 const float *wanted) {
+    memset(fixture->score, 0, sizeof(fixture->score));
+    plugin->score(fixture->parameters, &fixture->choice, 1);
+    for (uint32_t i = 0; i < fixture->choice.n; i++) {
+        assert_near(fixture->score[i], wanted[i]);
+    }
+}
+
+#endif

@@ -1,0 +1,319 @@
+/* Profiles in a pool: what the default does with what is known of loads, and that nothing herds
+ * between two answers of the endpoints. */
+#include "pick/pool/profile/profile.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/event/clock.h"
+#include "pick/pool/explain.h"
+#include "pick/pool/pool_fixture.h"
+
+enum { MOST = 100 };
+
+static const uint64_t NOW_NS = 1000, OLD_NS = 2000;
+
+static void say(struct fixture *fixture, uint32_t i, uint32_t n_waiting, uint32_t n_running,
+                float kv_cache_used) {
+    const struct pool_snapshot *snapshot = pool_look(fixture->reader);
+    struct endpoint *endpoint = snapshot->members[i].endpoint;
+    struct endpoint_load load = {.asked_ns = clock_now_ns(),
+                                 .until_ns = OLD_NS,
+                                 .in_flight = endpoint_in_flight(endpoint),
+                                 .known = LOAD_WAITING | LOAD_RUNNING | LOAD_KV_CACHE,
+                                 .n_waiting = n_waiting,
+                                 .n_running = n_running,
+                                 .kv_cache_used = kv_cache_used};
+    pool_set_load(fixture->pool, endpoint, &load);
+}
+
+static void open_pool(struct fixture *fixture, uint32_t n, const struct profile *profile) {
+    struct pool_spec *spec = fixture_spec_of(n);
+    clock_drive_ns(NOW_NS);
+    spec->profile = profile;
+    fixture_open(fixture, spec);
+}
+
+static void close_pool(struct fixture *fixture) {
+    fixture_close(fixture);
+    clock_drive_ns(0);
+}
+
+/* Picks `n_picks` and counts them by endpoint. All end at the end. */
+static void pick_many(struct fixture *fixture, uint32_t n_picks, uint32_t *n_of) {
+    struct pool_ticket tickets[1000];
+    assert_true(n_picks <= 1000);
+    const struct pool_snapshot *snapshot = pool_look(fixture->reader);
+    for (uint32_t i = 0; i < n_picks; i++) {
+        struct pool_pick pick = fixture_pick(fixture);
+        const struct pool_member *member =
+            pool_snapshot_find(snapshot, &pick.endpoints[0]->address);
+        n_of[member - snapshot->members]++;
+        tickets[i] = pick.ticket;
+    }
+    for (uint32_t i = 0; i < n_picks; i++) {
+        pool_give_back(fixture->pool, &tickets[i]);
+    }
+}
+
+/* A thousand requests between two answers, to endpoints that are alike: within 10 % of even. */
+static void a_burst_spreads(void **state) {
+    static const uint32_t sizes[] = {2, 3, 8, 10, 50, 100};
+    (void)state;
+    for (size_t k = 0; k < sizeof(sizes) / sizeof(*sizes); k++) {
+        struct fixture fixture;
+        uint32_t n = sizes[k], n_of[MOST] = {0};
+        open_pool(&fixture, n, NULL);
+        for (uint32_t i = 0; i < n; i++) {
+            say(&fixture, i, 3, 8, 0.4f);
+        }
+        pick_many(&fixture, 1000, n_of);
+        for (uint32_t i = 0; i < n; i++) {
+            assert_true(n_of[i] * n >= 900);
+            assert_true(n_of[i] * n <= 1100);
+        }
+        close_pool(&fixture);
+    }
+}
+
+/* The same when there were requests before, half of which have ended since. */
+static void a_burst_spreads_over_what_is_there(void **state) {
+    struct fixture fixture;
+    uint32_t n_of[MOST] = {0};
+    struct pool_ticket before[40];
+    (void)state;
+    open_pool(&fixture, 10, NULL);
+    for (uint32_t i = 0; i < 40; i++) {
+        before[i] = fixture_pick(&fixture).ticket;
+    }
+    for (uint32_t i = 0; i < 10; i++) {
+        say(&fixture, i, 0, 4, 0.1f);
+    }
+    for (uint32_t i = 0; i < 20; i++) {
+        pool_give_back(fixture.pool, &before[i]);
+    }
+    pick_many(&fixture, 1000, n_of);
+    for (uint32_t i = 0; i < 10; i++) {
+        assert_in_range(n_of[i], 90, 110);
+    }
+    for (uint32_t i = 20; i < 40; i++) {
+        pool_give_back(fixture.pool, &before[i]);
+    }
+    close_pool(&fixture);
+}
+
+/* Endpoint 1 is the better one, for one reason each. */
+static void the_default_looks_at_loads(void **state) {
+    static const struct {
+        uint32_t waiting[2];
+        float used[2];
+    } rows[] = {{{4, 0}, {0.5f, 0.5f}}, {{0, 0}, {0.9f, 0.1f}}, {{9, 8}, {0.1f, 0.1f}}};
+    (void)state;
+    for (size_t k = 0; k < sizeof(rows) / sizeof(*rows); k++) {
+        struct fixture fixture;
+        open_pool(&fixture, 2, NULL);
+        for (uint32_t i = 0; i < 2; i++) {
+            say(&fixture, i, rows[k].waiting[i], 1, rows[k].used[i]);
+        }
+        for (int i = 0; i < 20; i++) {
+            uint32_t n_of[2] = {0};
+            pick_many(&fixture, 1, n_of);
+            assert_int_equal(n_of[1], 1);
+        }
+        close_pool(&fixture);
+    }
+}
+
+/* Then our own counts decide, and nobody is full for being silent. */
+static void what_is_old_does_not_count(void **state) {
+    struct fixture fixture;
+    uint32_t n_of[2] = {0};
+    (void)state;
+    open_pool(&fixture, 2, NULL);
+    say(&fixture, 0, 1000, 1000, 1);
+    say(&fixture, 1, 0, 0, 0);
+    clock_drive_ns(OLD_NS);
+    pick_many(&fixture, 100, n_of);
+    assert_int_equal(n_of[0], 50);
+    assert_int_equal(n_of[1], 50);
+    close_pool(&fixture);
+}
+
+static void one_that_says_nothing_takes_its_part(void **state) {
+    struct fixture fixture;
+    uint32_t n_of[3] = {0};
+    (void)state;
+    open_pool(&fixture, 3, NULL);
+    say(&fixture, 0, 0, 0, 0.5f);
+    say(&fixture, 1, 0, 0, 0.5f);
+    pick_many(&fixture, 300, n_of);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_in_range(n_of[i], 90, 110);
+    }
+    close_pool(&fixture);
+}
+
+/* ---- what a pool promises of every pick holds of a profile's, too ---------------------------- */
+
+static const struct profile RANDOM = {.name = STR("random"),
+                                      .picker = {.plugin = &plugin_random_picker}};
+
+static void within_the_subset(void **state) {
+    struct fixture fixture;
+    struct arena *arena = arena_new(NULL, 0);
+    struct subset subset;
+    struct error err;
+    (void)state;
+    open_pool(&fixture, 10, &RANDOM);
+    subset_init(&subset, false);
+    assert_int_equal(
+        subset_add_list(&subset, arena, STR("10.0.0.3:8000,10.0.0.3:8000,10.0.9.9:1"), &err),
+        ST_OK);
+    struct pool_request request = {.subset = &subset, .n_fallbacks = 3};
+    for (int i = 0; i < 20; i++) {
+        struct pool_pick pick;
+        assert_int_equal(pool_pick(fixture.reader, &request, &pick, &err), ST_OK);
+        assert_int_equal(pick.n_endpoints, 1);
+        assert_string_equal(pick.endpoints[0]->text, "10.0.0.3:8000");
+        pool_give_back(fixture.pool, &pick.ticket);
+    }
+    subset.n = 0;
+    struct pool_pick pick;
+    assert_int_equal(pool_pick(fixture.reader, &request, &pick, &err), ST_NO_ENDPOINT);
+    arena_free(arena);
+    close_pool(&fixture);
+}
+
+static void refused_ones_only_when_no_other_is_left(void **state) {
+    struct fixture fixture;
+    uint32_t n_of[3] = {0};
+    (void)state;
+    open_pool(&fixture, 3, &RANDOM);
+    const struct pool_snapshot *snapshot = pool_look(fixture.reader);
+    pool_refused(fixture.pool, snapshot->members[0].endpoint);
+    pool_refused(fixture.pool, snapshot->members[2].endpoint);
+    pick_many(&fixture, 50, n_of);
+    assert_int_equal(n_of[1], 50);
+    pool_refused(fixture.pool, snapshot->members[1].endpoint);
+    pick_many(&fixture, 300, n_of);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_true(n_of[i] > 50);
+    }
+    close_pool(&fixture);
+}
+
+/* Full is a pool when its emptiest endpoint is, whichever the profile would have picked. */
+static void full_is_full_everywhere(void **state) {
+    struct fixture fixture;
+    struct pool_spec *spec = fixture_spec_of(2);
+    struct pool_objective cheap = {.name = STR("cheap"), .priority = -1};
+    struct pool_request request = {.objective = STR("cheap")};
+    struct pool_pick pick;
+    struct error err;
+    struct pool_ticket tickets[4];
+    (void)state;
+    spec->profile = &RANDOM;
+    spec->max_in_flight = 2;
+    assert_int_equal(pool_spec_add_objective(spec, &cheap, &err), ST_OK);
+    fixture_open(&fixture, spec);
+    /* Both at 2, by moving what chance has put elsewhere. */
+    for (uint32_t i = 0; i < 4; i++) {
+        struct endpoint_address wanted = fixture_numbered(i / 2);
+        assert_int_equal(pool_pick(fixture.reader, &request, &pick, &err), ST_OK);
+        tickets[i] = pick.ticket;
+        pool_ticket_move(fixture.reader, &tickets[i], &wanted);
+    }
+    assert_int_equal(pool_pick(fixture.reader, &request, &pick, &err), ST_SATURATED);
+    pool_give_back(fixture.pool, &tickets[3]);
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(pool_pick(fixture.reader, &request, &pick, &err), ST_OK);
+        pool_give_back(fixture.pool, &pick.ticket);
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        pool_give_back(fixture.pool, &tickets[i]);
+    }
+    fixture_close(&fixture);
+}
+
+static void take_all(const void *parameters, struct choice *choice) {
+    (void)parameters;
+    choice->n = 0;
+}
+
+static void filters_that_leave_none_are_told(void **state) {
+    static const struct plugin taker = {
+        .type = "none-filter", .kind = PLUGIN_FILTER, .filter = take_all};
+    static const struct profile_step step = {.plugin = &taker};
+    static const struct profile profile = {
+        .filters = &step, .n_filters = 1, .picker = {.plugin = &plugin_random_picker}};
+    struct fixture fixture;
+    struct pool_request request = {.model = {NULL, 0}};
+    struct pool_pick pick;
+    struct error err;
+    (void)state;
+    open_pool(&fixture, 3, &profile);
+    assert_int_equal(pool_pick(fixture.reader, &request, &pick, &err), ST_NO_ENDPOINT);
+    assert_string_equal(err.text, "the filters of the picker's profile leave none of the 3 "
+                                  "endpoints that are ready and may take the request");
+    close_pool(&fixture);
+}
+
+static void fewest_in_flight_is_known(void **state) {
+    const struct profile_step active = {.plugin = &plugin_active_request_scorer, .weight = 1};
+    struct profile profile = {
+        .scorers = &active, .n_scorers = 1, .picker = {.plugin = &plugin_max_score_picker}};
+    (void)state;
+    assert_true(profile_is_fewest(&profile));
+    assert_false(profile_is_fewest(&PROFILE_DEFAULT));
+    assert_false(profile_is_fewest(&RANDOM));
+    profile.picker.plugin = &plugin_power_of_two_picker;
+    assert_false(profile_is_fewest(&profile));
+}
+
+/* Members of an explanation are those of the snapshot that the reader holds: whoever explains has
+ * that one in hand, also when the pool has become another meanwhile. */
+static void explained_is_what_was_looked_at(void **state) {
+    struct fixture fixture;
+    struct arena *arena = arena_new(NULL, 0);
+    struct pool_request request = {.n_fallbacks = 0};
+    struct pool_explanation explanation;
+    struct error err;
+    (void)state;
+    open_pool(&fixture, 3, NULL);
+    say(&fixture, 0, 1, 1, 0.5F);
+    const struct pool_snapshot *snapshot = pool_look(fixture.reader);
+    struct pool_spec *spec = fixture_spec();
+    fixture_add(spec, snapshot->members[2].endpoint->text);
+    fixture_update(fixture.pool, spec);
+    assert_int_equal(pool_explain(fixture.reader, &request, arena, &explanation, &err), ST_OK);
+    assert_non_null(explanation.profile);
+    assert_int_equal(explanation.n, 1); /* the others have left the pool */
+    assert_int_equal(explanation.items[0].member, 2);
+    pool_look(fixture.reader);
+    assert_int_equal(pool_explain(fixture.reader, &request, arena, &explanation, &err), ST_OK);
+    assert_int_equal(explanation.n, 1);
+    assert_int_equal(explanation.items[0].member, 0);
+    arena_free(arena);
+    close_pool(&fixture);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_burst_spreads),
+        cmocka_unit_test(a_burst_spreads_over_what_is_there),
+        cmocka_unit_test(the_default_looks_at_loads),
+        cmocka_unit_test(what_is_old_does_not_count),
+        cmocka_unit_test(one_that_says_nothing_takes_its_part),
+        cmocka_unit_test(within_the_subset),
+        cmocka_unit_test(refused_ones_only_when_no_other_is_left),
+        cmocka_unit_test(full_is_full_everywhere),
+        cmocka_unit_test(filters_that_leave_none_are_told),
+        cmocka_unit_test(fewest_in_flight_is_known),
+        cmocka_unit_test(explained_is_what_was_looked_at),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,16 @@
+/* Which endpoint a session belongs to, without anything being kept of it: a session's value and an
+ * endpoint's address are hashed together, and the highest hash wins (Thaler and Ravishankar 1998).
+ * All pickers agree on it, and when an endpoint goes only its own sessions move. */
+#ifndef SLUICE_PICK_POOL_PROFILE_SESSION_AFFINITY_H
+#define SLUICE_PICK_POOL_PROFILE_SESSION_AFFINITY_H
+
+#include "pick/pool/profile/plugin.h"
+
+/* The place of its candidate; there is one at least, and choice->session is not empty. */
+uint32_t session_affinity_place(const struct choice *choice);
+
+static inline bool session_affinity_is_wanted(const struct choice *choice) {
+    return choice->session.len > 0 && choice->n > 0;
+}
+
+#endif

@@ -1,0 +1,413 @@
+/* A list of pools becomes another: pools of the same name go on, by their address in memory, so
+ * that whoever follows the list (readers, those who ask endpoints) sees which ones are the same. */
+#include "pick/pool/set.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "core/event/lock.h"
+
+struct pool_set {
+    struct lock updating; /* one update at a time */
+    struct lock lock;     /* of the pointer */
+    struct pool_list *list;
+    _Atomic uint64_t generation; /* of the list; readers compare it with their own */
+    struct pool *nobody;
+    struct prefix_table *prefixes; /* of all pools; NULL: none */
+};
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory for the list of pools");
+}
+
+/* ---- what they should be --------------------------------------------------------------------- */
+
+void pool_specs_free(struct pool_specs *specs) {
+    for (size_t i = 0; i < specs->n; i++) {
+        pool_spec_free(specs->items[i]);
+    }
+    free(specs->items);
+    *specs = (struct pool_specs){.n = 0};
+}
+
+enum status pool_specs_add(struct pool_specs *specs, struct pool_spec *spec, struct error *err) {
+    bool full = (specs->n & (specs->n - 1)) == 0; /* at 0 and at each power of two */
+    struct pool_spec **items = specs->items;
+    if (full) {
+        items = reallocarray(items, specs->n > 0 ? 2 * specs->n : 1, sizeof(struct pool_spec *));
+    }
+    if (!items) {
+        pool_spec_free(spec);
+        return no_memory(err);
+    }
+    specs->items = items;
+    items[specs->n++] = spec;
+    return ST_OK;
+}
+
+static enum status check(const struct pool_specs *specs, struct arena *arena,
+                         struct pool_clash *clash, struct error *err) {
+    const struct pool_match **matches =
+        arena_calloc(arena, specs->n + 1, sizeof(struct pool_match *));
+    struct pool_index index;
+    if (!matches) {
+        return no_memory(err);
+    }
+    for (size_t i = 0; i < specs->n; i++) {
+        matches[i] = &specs->items[i]->match;
+    }
+    return pool_index_make(matches, specs->n, arena, &index, clash, err);
+}
+
+enum status pool_specs_check(const struct pool_specs *specs, struct pool_clash *clash,
+                             struct error *err) {
+    struct arena *arena = arena_new(NULL, 0);
+    enum status st = arena ? check(specs, arena, clash, err) : no_memory(err);
+    arena_free(arena);
+    return st;
+}
+
+/* ---- the list -------------------------------------------------------------------------------- */
+
+void pool_list_ref(struct pool_list *list) {
+    atomic_fetch_add_explicit(&list->n_refs, 1, memory_order_relaxed);
+}
+
+void pool_list_unref(struct pool_list *list) {
+    if (atomic_fetch_sub_explicit(&list->n_refs, 1, memory_order_acq_rel) > 1) {
+        return;
+    }
+    for (size_t i = 0; i < list->n; i++) {
+        if (list->entries[i].pool) {
+            pool_unref(list->entries[i].pool);
+        }
+    }
+    arena_free(list->arena);
+}
+
+static int compare_entries(const void *a, const void *b) {
+    struct str left = (*(const struct pool_entry *const *)a)->name;
+    struct str right = (*(const struct pool_entry *const *)b)->name;
+    return str_compare(left, right);
+}
+
+const struct pool_entry *pool_list_find(const struct pool_list *list, struct str name) {
+    const struct pool_entry wanted = {.name = name}, *key = &wanted;
+    const struct pool_entry **found =
+        list->n > 0 ? bsearch(&key, list->by_name, list->n, sizeof(key), compare_entries) : NULL;
+    return found ? *found : NULL;
+}
+
+static struct pool_list *list_new(size_t n, bool is_list, uint64_t generation) {
+    struct arena *arena = arena_new(NULL, 0);
+    struct pool_list *list = arena ? arena_calloc(arena, 1, sizeof(*list)) : NULL;
+    if (list) {
+        atomic_init(&list->n_refs, 1);
+        list->arena = arena;
+        list->generation = generation;
+        list->is_list = is_list;
+        list->entries = arena_calloc(arena, n + 1, sizeof(*list->entries));
+        list->by_name = arena_calloc(arena, n + 1, sizeof(struct pool_entry *));
+    }
+    if (!list || !list->entries || !list->by_name) {
+        arena_free(arena);
+        return NULL;
+    }
+    return list;
+}
+
+/* ---- another list ---------------------------------------------------------------------------- */
+
+/* The pool of this name that there is, or a new one without a slot. */
+static enum status add_entry(struct pool_list *list, const struct pool_list *old,
+                             const struct pool_spec *spec, struct error *err) {
+    struct str name = list->is_list ? spec->name : STR("");
+    const struct pool_entry *before = pool_list_find(old, name);
+    struct pool_entry *entry = &list->entries[list->n];
+    *entry = (struct pool_entry){.slot = SIZE_MAX};
+    if (!pool_match_dup(&spec->match, list->arena, &entry->match)) {
+        return no_memory(err);
+    }
+    if (before) {
+        pool_ref(before->pool);
+        entry->pool = before->pool;
+        entry->slot = before->slot;
+    } else {
+        enum status st = pool_new_named(name, &entry->pool, err);
+        if (st != ST_OK) {
+            return st;
+        }
+    }
+    entry->name = pool_name(entry->pool);
+    list->by_name[list->n++] = entry;
+    return ST_OK;
+}
+
+/* New pools get the slots that are free, the lowest first. */
+static enum status give_slots(struct pool_list *list, const struct pool_list *old,
+                              struct error *err) {
+    size_t most = old->n_slots + list->n, next = 0;
+    bool *taken = calloc(most + 1, sizeof(*taken));
+    if (!taken) {
+        return no_memory(err);
+    }
+    for (size_t i = 0; i < list->n; i++) {
+        if (list->entries[i].slot != SIZE_MAX) {
+            taken[list->entries[i].slot] = true;
+        }
+    }
+    for (size_t i = 0; i < list->n; i++) {
+        size_t *slot = &list->entries[i].slot;
+        if (*slot == SIZE_MAX) {
+            while (taken[next]) {
+                next++;
+            }
+            *slot = next++;
+        }
+        list->n_slots = *slot >= list->n_slots ? *slot + 1 : list->n_slots;
+    }
+    free(taken);
+    return ST_OK;
+}
+
+static enum status make_index(struct pool_list *list, struct error *err) {
+    const struct pool_match **matches =
+        arena_calloc(list->arena, list->n + 1, sizeof(struct pool_match *));
+    struct pool_clash clash;
+    if (!matches) {
+        return no_memory(err);
+    }
+    for (size_t i = 0; i < list->n; i++) {
+        matches[i] = &list->entries[i].match;
+    }
+    return pool_index_make(matches, list->n, list->arena, &list->index, &clash, err);
+}
+
+static enum status list_make(const struct pool_list *old, const struct pool_specs *specs,
+                             struct pool_list **out, struct error *err) {
+    struct pool_list *list = list_new(specs->n, specs->is_list, old->generation + 1);
+    if (!list) {
+        return no_memory(err);
+    }
+    enum status st = ST_OK;
+    for (size_t i = 0; i < specs->n && st == ST_OK; i++) {
+        st = add_entry(list, old, specs->items[i], err);
+    }
+    if (st == ST_OK) {
+        st = give_slots(list, old, err);
+    }
+    if (st == ST_OK) {
+        st = make_index(list, err);
+    }
+    if (st != ST_OK) {
+        pool_list_unref(list);
+        return st;
+    }
+    if (list->n > 0) {
+        qsort(list->by_name, list->n, sizeof(struct pool_entry *), compare_entries);
+    }
+    *out = list;
+    return ST_OK;
+}
+
+static enum status update_pools(const struct pool_set *set, const struct pool_list *list,
+                                struct pool_specs *specs, struct error *err) {
+    enum status st = ST_OK;
+    for (size_t i = 0; i < specs->n && st == ST_OK; i++) {
+        pool_use_prefixes(list->entries[i].pool, set->prefixes);
+        st = pool_update(list->entries[i].pool, &specs->items[i], err);
+    }
+    return st;
+}
+
+static void swap_in(struct pool_set *set, struct pool_list *list) {
+    struct pool_list *old = set->list;
+    lock_take(&set->lock);
+    set->list = list;
+    atomic_store_explicit(&set->generation, list->generation, memory_order_release);
+    lock_drop(&set->lock);
+    pool_list_unref(old);
+}
+
+enum status pool_set_update(struct pool_set *set, struct pool_specs *specs, struct error *err) {
+    struct pool_list *list = NULL;
+    lock_take(&set->updating);
+    enum status st = list_make(set->list, specs, &list, err);
+    if (st == ST_OK) {
+        assert(list);
+        st = update_pools(set, list, specs, err);
+        if (st == ST_OK) {
+            swap_in(set, list);
+        } else {
+            pool_list_unref(list);
+        }
+    }
+    lock_drop(&set->updating);
+    pool_specs_free(specs);
+    return st;
+}
+
+/* ---- the set --------------------------------------------------------------------------------- */
+
+enum status pool_set_new(struct pool_set **out, struct error *err) {
+    struct pool_set *set = calloc(1, sizeof(*set));
+    struct pool_list *list = list_new(0, false, 0);
+    if (!set || !list || pool_new(&set->nobody, err) != ST_OK) {
+        arena_free(list ? list->arena : NULL);
+        free(set);
+        return no_memory(err);
+    }
+    lock_init(&set->updating);
+    lock_init(&set->lock);
+    atomic_init(&set->generation, 0);
+    set->list = list;
+    *out = set;
+    return ST_OK;
+}
+
+void pool_set_free(struct pool_set *set) {
+    if (set) {
+        pool_list_unref(set->list);
+        pool_free(set->nobody);
+        prefix_table_free(set->prefixes);
+        lock_fini(&set->updating);
+        lock_fini(&set->lock);
+        free(set);
+    }
+}
+
+void pool_set_use_prefixes(struct pool_set *set, struct prefix_table *table) {
+    assert(!set->prefixes);
+    set->prefixes = prefix_table_ref(table);
+}
+
+uint64_t pool_set_generation(const struct pool_set *set) {
+    return atomic_load_explicit(&set->generation, memory_order_acquire);
+}
+
+struct pool_list *pool_set_list(struct pool_set *set) {
+    lock_take(&set->lock);
+    struct pool_list *list = set->list;
+    pool_list_ref(list);
+    lock_drop(&set->lock);
+    return list;
+}
+
+void pool_set_read(struct pool_set *set, struct pool_numbers *out) {
+    struct pool_list *list = pool_set_list(set);
+    *out = (struct pool_numbers){.generation = list->generation};
+    for (size_t i = 0; i < list->n; i++) {
+        struct pool_numbers one;
+        pool_read(list->entries[i].pool, &one);
+        out->n_endpoints += one.n_endpoints;
+        out->n_ready += one.n_ready;
+        out->n_unchecked += one.n_unchecked;
+        out->n_refused += one.n_refused;
+        out->n_in_flight += one.n_in_flight;
+    }
+    pool_list_unref(list);
+}
+
+/* ---- readers --------------------------------------------------------------------------------- */
+
+struct pool_set_reader {
+    struct pool_set *set;
+    struct pool_list *list;
+    struct pool_reader **readers; /* by slot; NULL: not needed yet */
+    size_t n_slots;
+    struct pool_reader *nobody;
+};
+
+enum status pool_set_reader_new(struct pool_set *set, struct pool_set_reader **out,
+                                struct error *err) {
+    struct pool_set_reader *reader = calloc(1, sizeof(*reader));
+    if (!reader) {
+        return no_memory(err);
+    }
+    enum status st = pool_reader_new(set->nobody, 0, &reader->nobody, err);
+    if (st != ST_OK) {
+        free(reader);
+        return st;
+    }
+    reader->set = set;
+    reader->list = list_new(0, false, 0);
+    if (!reader->list) {
+        pool_reader_free(reader->nobody);
+        free(reader);
+        return no_memory(err);
+    }
+    pool_set_look(reader);
+    *out = reader;
+    return ST_OK;
+}
+
+void pool_set_reader_free(struct pool_set_reader *reader) {
+    if (reader) {
+        for (size_t i = 0; i < reader->n_slots; i++) {
+            pool_reader_free(reader->readers[i]);
+        }
+        free(reader->readers);
+        pool_reader_free(reader->nobody);
+        pool_list_unref(reader->list);
+        free(reader);
+    }
+}
+
+/* Those of pools that are there still keep their places. */
+static bool follow(struct pool_set_reader *reader, const struct pool_list *list) {
+    struct pool_reader **readers = calloc(list->n_slots + 1, sizeof(struct pool_reader *));
+    if (!readers) {
+        return false;
+    }
+    for (size_t i = 0; i < list->n; i++) {
+        size_t slot = list->entries[i].slot;
+        struct pool_reader *old = slot < reader->n_slots ? reader->readers[slot] : NULL;
+        if (old && pool_reader_pool(old) == list->entries[i].pool) {
+            readers[slot] = old;
+            reader->readers[slot] = NULL;
+        }
+    }
+    for (size_t i = 0; i < reader->n_slots; i++) {
+        pool_reader_free(reader->readers[i]);
+    }
+    free(reader->readers);
+    reader->readers = readers;
+    reader->n_slots = list->n_slots;
+    return true;
+}
+
+const struct pool_list *pool_set_look(struct pool_set_reader *reader) {
+    if (pool_set_generation(reader->set) != reader->list->generation) {
+        struct pool_list *old = reader->list, *list = pool_set_list(reader->set);
+        if (follow(reader, list)) {
+            reader->list = list;
+            pool_list_unref(old);
+        } else {
+            pool_list_unref(list);
+        }
+    }
+    return reader->list;
+}
+
+void pool_set_look_all(struct pool_set_reader *reader) {
+    pool_set_look(reader);
+    for (size_t i = 0; i < reader->n_slots; i++) {
+        if (reader->readers[i]) {
+            pool_look(reader->readers[i]);
+        }
+    }
+}
+
+struct pool_reader *pool_set_reader_of(struct pool_set_reader *reader,
+                                       const struct pool_entry *entry) {
+    struct pool_reader **place = &reader->readers[entry->slot];
+    struct error err;
+    if (!*place && pool_reader_new(entry->pool, 0, place, &err) != ST_OK) {
+        *place = NULL;
+    }
+    return *place;
+}
+
+struct pool_reader *pool_set_nobody(struct pool_set_reader *reader) {
+    return reader->nobody;
+}

@@ -1,0 +1,331 @@
+/* The indices over a pool's configuration: members by address, models and objectives by name. All
+ * of it is in the spec's arena, so that a snapshot is freed in one go. */
+#include "pick/pool/snapshot.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "core/base/checked.h"
+
+static enum status no_memory(const struct pool_spec *spec, struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory for a pool of %zu endpoints and %zu models",
+                     spec->n_endpoints, spec->n_models);
+}
+
+/* ---- members --------------------------------------------------------------------------------- */
+
+/* By address; of equal ones the one that was wanted first. */
+static int compare_wanted(const void *a, const void *b) {
+    const struct pool_wanted *left = *(const struct pool_wanted *const *)a;
+    const struct pool_wanted *right = *(const struct pool_wanted *const *)b;
+    int order = endpoint_address_compare(&left->address, &right->address);
+    return order ? order : left < right ? -1 : left > right;
+}
+
+/* Returns: how many the selector takes, sorted at `out`. */
+static size_t select_wanted(const struct pool_spec *spec, const struct pool_wanted **out) {
+    size_t n = 0;
+    for (size_t i = 0; i < spec->n_endpoints; i++) {
+        if (pool_labels_match(spec->endpoints[i].labels, spec->selector)) {
+            out[n++] = &spec->endpoints[i];
+        }
+    }
+    qsort(out, n, sizeof(*out), compare_wanted);
+    return n;
+}
+
+/* Nothing is known of any. */
+static enum status make_loads(struct pool_snapshot *snapshot, const struct pool_spec *spec,
+                              struct error *err) {
+    size_t n = (size_t)snapshot->n_members + 1, n_bytes = n * sizeof(*snapshot->loads);
+    snapshot->loads = arena_alloc_aligned(spec->arena, n_bytes, alignof(struct load_cell));
+    snapshot->adapters = arena_calloc(spec->arena, n, sizeof(*snapshot->adapters));
+    if (!snapshot->loads || !snapshot->adapters) {
+        return no_memory(spec, err);
+    }
+    memset((void *)snapshot->loads, 0, n_bytes);
+    return ST_OK;
+}
+
+/* About as many entries as there are members: to look at all is no more work than to go through a
+ * longer list would be. */
+static enum status make_changes(struct pool_snapshot *snapshot, const struct pool_spec *spec,
+                                struct error *err) {
+    uint32_t n = 64;
+    while (n < snapshot->n_members) {
+        n *= 2;
+    }
+    snapshot->changes.mask = n - 1;
+    snapshot->changes.entries = arena_calloc(spec->arena, n, sizeof(*snapshot->changes.entries));
+    return snapshot->changes.entries ? ST_OK : no_memory(spec, err);
+}
+
+static enum status index_members(struct pool_snapshot *snapshot, const struct pool_spec *spec,
+                                 struct error *err) {
+    size_t n = spec->n_endpoints;
+    const struct pool_wanted **wanted =
+        n < UINT32_MAX / 4 ? arena_calloc(spec->arena, n + 1, sizeof(struct pool_wanted *)) : NULL;
+    struct pool_member *members = arena_calloc(spec->arena, n + 1, sizeof(*members));
+    if (!wanted || !members) {
+        return no_memory(spec, err);
+    }
+    n = select_wanted(spec, wanted);
+    for (size_t i = 0; i < n; i++) {
+        if (i == 0 || !endpoint_address_equal(&wanted[i]->address, &wanted[i - 1]->address)) {
+            members[snapshot->n_members++] =
+                (struct pool_member){.address = wanted[i]->address,
+                                     .labels = wanted[i]->labels,
+                                     .hash = (uint32_t)endpoint_address_hash(&wanted[i]->address)};
+        }
+    }
+    snapshot->members = members;
+    return make_loads(snapshot, spec, err);
+}
+
+/* Where the search for an address begins: each slot that follows is looked at until one is free. */
+static uint32_t first_slot(const struct pool_snapshot *snapshot,
+                           const struct endpoint_address *address) {
+    return (uint32_t)endpoint_address_hash(address) & snapshot->slots_mask;
+}
+
+static enum status index_addresses(struct pool_snapshot *snapshot, const struct pool_spec *spec,
+                                   struct error *err) {
+    uint32_t n_slots = 4;
+    while (n_slots < 2 * snapshot->n_members) {
+        n_slots *= 2;
+    }
+    snapshot->slots = arena_calloc(spec->arena, n_slots, sizeof(*snapshot->slots));
+    if (!snapshot->slots) {
+        return no_memory(spec, err);
+    }
+    snapshot->slots_mask = n_slots - 1;
+    for (uint32_t i = 0; i < snapshot->n_members; i++) {
+        uint32_t slot = first_slot(snapshot, &snapshot->members[i].address);
+        while (snapshot->slots[slot] != 0) {
+            slot = (slot + 1) & snapshot->slots_mask;
+        }
+        snapshot->slots[slot] = i + 1;
+    }
+    return ST_OK;
+}
+
+const struct pool_member *pool_snapshot_find(const struct pool_snapshot *snapshot,
+                                             const struct endpoint_address *address) {
+    for (uint32_t slot = first_slot(snapshot, address); snapshot->slots[slot] != 0;
+         slot = (slot + 1) & snapshot->slots_mask) {
+        const struct pool_member *member = &snapshot->members[snapshot->slots[slot] - 1];
+        if (endpoint_address_equal(&member->address, address)) {
+            return member;
+        }
+    }
+    return NULL;
+}
+
+const struct pool_member *pool_snapshot_find_ip(const struct pool_snapshot *snapshot,
+                                                const struct endpoint_address *ip, size_t *n) {
+    struct endpoint_address first = *ip;
+    uint32_t low = 0, high = snapshot->n_members;
+    first.port = 0;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (endpoint_address_compare(&snapshot->members[middle].address, &first) < 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    while (high < snapshot->n_members &&
+           endpoint_address_same_ip(&snapshot->members[high].address, ip)) {
+        high++;
+    }
+    *n = high - low;
+    return snapshot->members + low;
+}
+
+const struct pool_member *pool_snapshot_named(const struct pool_snapshot *snapshot,
+                                              const struct endpoint_address *item, size_t *n) {
+    if (item->port == 0) {
+        return pool_snapshot_find_ip(snapshot, item, n);
+    }
+    const struct pool_member *member = pool_snapshot_find(snapshot, item);
+    *n = member ? 1 : 0;
+    return member;
+}
+
+void pool_snapshot_load(const struct pool_snapshot *snapshot, const struct pool_member *member,
+                        uint64_t now_ns, struct endpoint_load *out) {
+    size_t i = (size_t)(member - snapshot->members);
+    load_fetch(&snapshot->loads[i], &snapshot->adapters[i], now_ns, out);
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static int compare_names(const void *a, const void *b) {
+    return str_compare(((const struct pool_name *)a)->name, ((const struct pool_name *)b)->name);
+}
+
+/* Every name of a model and every one that a rewrite is for. Returns: how many. */
+static size_t list_names(const struct pool_spec *spec, struct pool_name *out) {
+    size_t n = 0;
+    for (size_t i = 0; i < spec->n_models; i++) {
+        out[n++] = (struct pool_name){.name = spec->models[i].name, .model = &spec->models[i]};
+    }
+    for (size_t i = 0; i < spec->n_rewrites; i++) {
+        const struct pool_rewrite *rewrite = &spec->rewrites[i];
+        for (size_t k = 0; k < rewrite->n_models; k++) {
+            out[n++] = (struct pool_name){.name = rewrite->models[k], .rewrite = rewrite};
+        }
+    }
+    return n;
+}
+
+/* Two of one name become one: of models, and of rewrites, the first in the spec's order. */
+static void merge_name(struct pool_name *into, const struct pool_name *from) {
+    if (from->model && (!into->model || from->model < into->model)) {
+        into->model = from->model;
+    }
+    if (from->rewrite && (!into->rewrite || from->rewrite < into->rewrite)) {
+        into->rewrite = from->rewrite;
+    }
+}
+
+static enum status index_names(struct pool_snapshot *snapshot, const struct pool_spec *spec,
+                               struct error *err) {
+    size_t n = spec->n_models;
+    for (size_t i = 0; i < spec->n_rewrites; i++) {
+        if (!checked_add(n, spec->rewrites[i].n_models, &n)) {
+            return no_memory(spec, err);
+        }
+        if (spec->rewrites[i].n_models == 0 && !snapshot->rest) {
+            snapshot->rest = &spec->rewrites[i];
+        }
+    }
+    struct pool_name *names = arena_calloc(spec->arena, n, sizeof(*names));
+    if (!names) {
+        return no_memory(spec, err);
+    }
+    n = list_names(spec, names);
+    qsort(names, n, sizeof(*names), compare_names);
+    for (size_t i = 0; i < n; i++) {
+        if (snapshot->n_names > 0 && str_eq(names[snapshot->n_names - 1].name, names[i].name)) {
+            merge_name(&names[snapshot->n_names - 1], &names[i]);
+        } else {
+            names[snapshot->n_names++] = names[i];
+        }
+    }
+    snapshot->names = names;
+    return ST_OK;
+}
+
+const struct pool_name *pool_snapshot_name(const struct pool_snapshot *snapshot, struct str name) {
+    struct pool_name wanted = {.name = name};
+    return bsearch(&wanted, snapshot->names, snapshot->n_names, sizeof(wanted), compare_names);
+}
+
+static bool has_targets(const struct pool_model *model) {
+    return model && model->targets.n > 0;
+}
+
+bool pool_snapshot_renames(const struct pool_snapshot *snapshot, struct str name) {
+    const struct pool_name *known = pool_snapshot_name(snapshot, name);
+    return known ? known->rewrite || has_targets(known->model) : snapshot->rest != NULL;
+}
+
+/* Without any of these every name, and none, is treated alike. */
+static bool models_matter(const struct pool_spec *spec) {
+    bool matter = spec->strict_models || spec->n_rewrites > 0;
+    for (size_t i = 0; i < spec->n_models && !matter; i++) {
+        matter = has_targets(&spec->models[i]) || spec->models[i].criticality != POOL_STANDARD;
+    }
+    return matter;
+}
+
+/* ---- objectives ------------------------------------------------------------------------------ */
+
+/* By name; of equal ones the first in the spec's order. */
+static int compare_objectives(const void *a, const void *b) {
+    const struct pool_objective *left = *(const struct pool_objective *const *)a;
+    const struct pool_objective *right = *(const struct pool_objective *const *)b;
+    int order = str_compare(left->name, right->name);
+    return order ? order : left < right ? -1 : left > right;
+}
+
+static enum status index_objectives(struct pool_snapshot *snapshot, const struct pool_spec *spec,
+                                    struct error *err) {
+    size_t n = spec->n_objectives;
+    snapshot->objectives = arena_calloc(spec->arena, n, sizeof(struct pool_objective *));
+    if (!snapshot->objectives) {
+        return no_memory(spec, err);
+    }
+    for (size_t i = 0; i < n; i++) {
+        snapshot->objectives[i] = &spec->objectives[i];
+    }
+    qsort(snapshot->objectives, n, sizeof(struct pool_objective *), compare_objectives);
+    snapshot->n_objectives = n;
+    return ST_OK;
+}
+
+const struct pool_objective *pool_snapshot_objective(const struct pool_snapshot *snapshot,
+                                                     struct str name) {
+    size_t low = 0, high = snapshot->n_objectives;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (str_compare(snapshot->objectives[middle]->name, name) < 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    bool found = low < snapshot->n_objectives && str_eq(snapshot->objectives[low]->name, name);
+    return found ? snapshot->objectives[low] : NULL;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+enum status pool_snapshot_new(struct pool_spec *spec, uint64_t generation,
+                              struct pool_snapshot **out, struct error *err) {
+    struct pool_snapshot *snapshot = arena_calloc(spec->arena, 1, sizeof(*snapshot));
+    if (!snapshot) {
+        return no_memory(spec, err);
+    }
+    atomic_init(&snapshot->n_refs, 1);
+    snapshot->generation = generation;
+    snapshot->spec = spec;
+    snapshot->models_matter = models_matter(spec);
+    enum status st = index_members(snapshot, spec, err);
+    if (st == ST_OK) {
+        st = make_changes(snapshot, spec, err);
+    }
+    if (st == ST_OK) {
+        st = index_addresses(snapshot, spec, err);
+    }
+    if (st == ST_OK) {
+        st = index_names(snapshot, spec, err);
+    }
+    if (st == ST_OK) {
+        st = index_objectives(snapshot, spec, err);
+    }
+    if (st == ST_OK) {
+        *out = snapshot;
+    }
+    return st;
+}
+
+void pool_snapshot_ref(struct pool_snapshot *snapshot) {
+    uint32_t before = atomic_fetch_add_explicit(&snapshot->n_refs, 1, memory_order_relaxed);
+    assert(before > 0);
+    (void)before;
+}
+
+void pool_snapshot_unref(struct pool_snapshot *snapshot) {
+    uint32_t before = atomic_fetch_sub_explicit(&snapshot->n_refs, 1, memory_order_acq_rel);
+    assert(before > 0);
+    if (before > 1) {
+        return;
+    }
+    for (uint32_t i = 0; i < snapshot->n_members; i++) {
+        struct endpoint *endpoint = snapshot->members[i].endpoint;
+        atomic_fetch_sub_explicit(&endpoint->n_snapshots, 1, memory_order_release);
+    }
+    arena_free(snapshot->spec->arena);
+}

@@ -1,0 +1,160 @@
+/* Lists that grow in one arena. */
+#include "pick/pool/spec.h"
+
+#include "core/base/checked.h"
+
+static const uint64_t REFUSED_NS = UINT64_C(5000000000);
+static const uint64_t MAX_WAIT_NS = UINT64_C(30000000000);
+enum {
+    MAX_IN_FLIGHT = 256,
+    RETRY_AFTER_S = 1,
+    FIRST_CAP = 8,
+    MAX_WAITING = 10000,
+    MAX_WAITING_BYTES = 256 << 20,
+};
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory for the pool's configuration");
+}
+
+enum status pool_spec_new(struct pool_spec **out, struct error *err) {
+    struct arena *arena = arena_new(NULL, 0);
+    struct pool_spec *spec = arena ? arena_calloc(arena, 1, sizeof(*spec)) : NULL;
+    if (!spec) {
+        arena_free(arena);
+        return no_memory(err);
+    }
+    spec->arena = arena;
+    spec->name = STR("");
+    spec->max_in_flight = MAX_IN_FLIGHT;
+    spec->flow_control = (struct pool_flow_control){
+        .max_wait_ns = MAX_WAIT_NS,
+        .limits = {.max_requests = MAX_WAITING, .max_bytes = MAX_WAITING_BYTES}};
+    spec->refused_ns = REFUSED_NS;
+    spec->retry_after_s = RETRY_AFTER_S;
+    protocol_init(&spec->protocol);
+    *out = spec;
+    return ST_OK;
+}
+
+void pool_spec_free(struct pool_spec *spec) {
+    if (spec) {
+        arena_free(spec->arena);
+    }
+}
+
+struct str pool_spec_text(struct pool_spec *spec, struct str text) {
+    return arena_dup(spec->arena, text);
+}
+
+/* ---- lists ----------------------------------------------------------------------------------- */
+
+/* Room for one more of `size` bytes behind the `n` there are. Returns: the list; NULL when out of
+ * memory, and the list is as it was. */
+static void *grow(struct arena *arena, void *items, size_t n, size_t *cap, size_t size) {
+    if (n < *cap) {
+        return items;
+    }
+    size_t larger, old_bytes = *cap * size, new_bytes;
+    if (!checked_mul(*cap, 2, &larger) || !checked_add(larger, FIRST_CAP, &larger) ||
+        !checked_mul(larger, size, &new_bytes)) {
+        return NULL;
+    }
+    void *moved = arena_realloc(arena, items, old_bytes, new_bytes);
+    if (moved) {
+        *cap = larger;
+    }
+    return moved;
+}
+
+enum status pool_spec_add_endpoint(struct pool_spec *spec, const struct pool_wanted *endpoint,
+                                   struct error *err) {
+    struct pool_wanted *items =
+        grow(spec->arena, spec->endpoints, spec->n_endpoints, &spec->endpoints_cap, sizeof(*items));
+    if (!items) {
+        return no_memory(err);
+    }
+    spec->endpoints = items;
+    items[spec->n_endpoints++] = *endpoint;
+    return ST_OK;
+}
+
+enum status pool_spec_add_model(struct pool_spec *spec, const struct pool_model *model,
+                                struct error *err) {
+    struct pool_model *items =
+        grow(spec->arena, spec->models, spec->n_models, &spec->models_cap, sizeof(*items));
+    if (!items) {
+        return no_memory(err);
+    }
+    spec->models = items;
+    items[spec->n_models++] = *model;
+    return ST_OK;
+}
+
+enum status pool_spec_add_objective(struct pool_spec *spec, const struct pool_objective *objective,
+                                    struct error *err) {
+    struct pool_objective *items = grow(spec->arena, spec->objectives, spec->n_objectives,
+                                        &spec->objectives_cap, sizeof(*items));
+    if (!items) {
+        return no_memory(err);
+    }
+    spec->objectives = items;
+    items[spec->n_objectives++] = *objective;
+    return ST_OK;
+}
+
+enum status pool_spec_add_rewrite(struct pool_spec *spec, const struct pool_rewrite *rewrite,
+                                  struct error *err) {
+    struct pool_rewrite *items =
+        grow(spec->arena, spec->rewrites, spec->n_rewrites, &spec->rewrites_cap, sizeof(*items));
+    if (!items) {
+        return no_memory(err);
+    }
+    spec->rewrites = items;
+    items[spec->n_rewrites++] = *rewrite;
+    return ST_OK;
+}
+
+enum status pool_spec_note(struct pool_spec *spec, struct str setting, const char *why,
+                           struct error *err) {
+    struct str copy = pool_spec_text(spec, setting);
+    struct pool_note *items =
+        grow(spec->arena, spec->notes, spec->n_notes, &spec->notes_cap, sizeof(*items));
+    if (!items || !copy.ptr) {
+        return no_memory(err);
+    }
+    spec->notes = items;
+    items[spec->n_notes++] = (struct pool_note){copy, why};
+    return ST_OK;
+}
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+const struct pool_label *pool_labels_find(struct pool_labels labels, struct str key) {
+    for (size_t i = 0; i < labels.n; i++) {
+        if (str_eq(labels.items[i].key, key)) {
+            return &labels.items[i];
+        }
+    }
+    return NULL;
+}
+
+static bool has_label(struct pool_labels labels, const struct pool_label *wanted) {
+    const struct pool_label *label = pool_labels_find(labels, wanted->key);
+    return label && str_eq(label->value, wanted->value);
+}
+
+bool pool_labels_match(struct pool_labels labels, struct pool_labels selector) {
+    for (size_t i = 0; i < selector.n; i++) {
+        if (!has_label(labels, &selector.items[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+const char *pool_criticality_name(enum pool_criticality criticality) {
+    static const char *const names[] = {
+        [POOL_STANDARD] = "Standard", [POOL_CRITICAL] = "Critical", [POOL_SHEDDABLE] = "Sheddable"};
+    return names[criticality];
+}

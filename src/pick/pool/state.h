@@ -1,0 +1,168 @@
+/* What the files of a pool share. For pool*.c only; everybody else uses pool.h.
+ *
+ * Two locks: `updating` lets one update run at a time; `lock` guards what picks change, is held for
+ * some dozen instructions, and is taken within `updating`, never the other way round. */
+#ifndef SLUICE_PICK_POOL_STATE_H
+#define SLUICE_PICK_POOL_STATE_H
+
+#include "core/event/lock.h"
+#include "pick/pool/flow/wait.h"
+#include "pick/pool/pool.h"
+#include "pick/pool/profile/profile.h"
+#include "pick/pool/view.h"
+
+struct pool {
+    _Atomic uint32_t n_refs;
+    struct str name;
+    char *name_bytes; /* NULL: it has none */
+    struct lock updating;
+    /* Every endpoint there is, sorted by address: wanted ones, those that a reader's snapshot still
+     * has, and those with requests in flight. */
+    struct endpoint **known;
+    size_t n_known;
+
+    struct lock lock;
+    struct pool_snapshot *snapshot;
+    _Atomic uint64_t generation; /* of the snapshot; a reader compares it with its own */
+    struct ranking ranking;      /* of the endpoints that are wanted and ready, by their rank */
+    uint64_t n_in_flight;
+    /* Those that refused a connection, the first one first, and until when it counts: what a pick
+     * looks at before it takes the lock. UINT64_MAX: there is none. */
+    struct endpoint *refused_first, *refused_last;
+    uint32_t n_refused;
+    _Atomic uint32_t n_unchecked; /* of the snapshot's; see endpoint->unchecked */
+    _Atomic uint64_t forgive_ns;
+    struct prefix_table *prefixes; /* NULL: none */
+    _Atomic uint32_t cold_turn;    /* of the newest request of which nobody had the beginning */
+    _Atomic uint64_t loads_ns;     /* until when something is known of some endpoint's load */
+
+    struct flow flow;
+    _Atomic uint64_t n_open;    /* that are queued and may go anywhere */
+    _Atomic uint64_t ticked_ns; /* the last pool_tick */
+    _Atomic uint64_t n_freed;   /* how often there may have been room that was not there before */
+};
+
+struct pool_reader {
+    struct choice_prefix prefix; /* of the request that is picked for */
+    struct pool *pool;
+    uint32_t n_refs; /* its thread's */
+    struct pool_snapshot *snapshot;
+    struct dice dice;
+    /* For subsets: the number of the list that a member was last seen in. */
+    uint32_t *seen;
+    uint32_t n_seen;
+    uint32_t list; /* the newest number */
+    /* For profiles. */
+    struct pool_view view;
+};
+
+/* ---- pick/pool/endpoint/state.c: all under pool->lock ---------------------------------------- */
+
+/* Something of it has changed: for those who keep a copy. */
+void endpoint_note(struct pool *pool, const struct endpoint *endpoint);
+/* Its rank is computed anew, and it is put into the ranking, moved, or taken out. */
+void endpoint_rank_again(struct pool *pool, struct endpoint *endpoint);
+/* Into the table of prompts, or out of it, and freed. Without the lock. */
+struct endpoint *endpoint_new(const struct pool *pool, const struct endpoint_address *address);
+void endpoint_free(const struct pool *pool, struct endpoint *endpoint);
+/* What it was sent and how fast it was counts no more: it may be a new process. */
+void endpoint_forget(struct pool *pool, struct endpoint *endpoint);
+/* So many tokens more of the requests in flight, or less. */
+void endpoint_add_tokens(struct pool *pool, struct endpoint *endpoint, int64_t n);
+/* One request more, or one less. */
+void endpoint_raise(struct pool *pool, struct endpoint *endpoint);
+void endpoint_lower(struct pool *pool, struct endpoint *endpoint);
+/* Into the list of those that refused, at its end, or out of it; the rank follows. */
+void endpoint_refuse(struct pool *pool, struct endpoint *endpoint, uint64_t until_ns);
+void endpoint_forgive(struct pool *pool, struct endpoint *endpoint);
+/* All whose time is over. */
+void endpoint_forgive_due(struct pool *pool, uint64_t now_ns);
+
+/* ---- pool_subset.c --------------------------------------------------------------------------- */
+
+enum { POOL_MOST_PICKED = 1 + PROTOCOL_MOST_FALLBACKS };
+
+/* The best `most` of what has been seen, best first. */
+struct pool_best {
+    uint64_t keys[POOL_MOST_PICKED]; /* the rank and, behind it, a number of the dice */
+    struct endpoint *endpoints[POOL_MOST_PICKED];
+    size_t n, most;
+    uint32_t n_filtered;           /* whom a profile's filters have taken away, where that is all */
+    bool asks_full;                /* it makes a difference whether endpoints are full */
+    bool full;                     /* with that: all that there were are */
+    bool by_profile;               /* a profile has judged */
+    bool avoided;                  /* the first is one that is picked only where no other is left */
+    const struct profile *profile; /* that chose; NULL: none did */
+    struct choice *choice;         /* not NULL: who is seen becomes a candidate of it instead */
+};
+
+/* The best of the reader's snapshot that are ready and in each of the lists that there are (one at
+ * least). Returns: ST_NO_MEMORY. Without the lock. */
+enum status pool_choose_of_subsets(struct pool_reader *reader, const struct subset *one,
+                                   const struct subset *other, struct pool_best *best,
+                                   struct error *err) __attribute__((warn_unused_result));
+
+/* ---- resolve.c -------------------------------------------------------------------------- */
+
+/* All of `*out` but the endpoints and the ticket. Returns: ST_UNKNOWN_MODEL. */
+enum status pool_resolve(struct pool_reader *reader, const struct pool_request *request,
+                         struct pool_pick *out, struct error *err)
+    __attribute__((warn_unused_result));
+
+/* ---- choose.c --------------------------------------------------------------------------- */
+
+/* The profile that every endpoint is to be looked at for; NULL: the one with the fewest requests in
+ * flight is it. */
+const struct profile *pool_profile(const struct pool_reader *reader);
+/* All that the request may be sent to. `model`: as endpoints will see it. Returns: ST_NO_MEMORY. */
+enum status pool_gather(struct pool_reader *reader, const struct pool_request *request,
+                        struct str model, struct choice *out, struct error *err)
+    __attribute__((warn_unused_result));
+/* The best of the reader's snapshot by a profile; with flow control, of those that are not full.
+ * Returns: ST_NO_MEMORY. Without the lock. */
+enum status pool_choose_by_profile(struct pool_reader *reader, const struct profile *profile,
+                                   const struct pool_request *request, struct str model,
+                                   struct pool_best *best, struct error *err)
+    __attribute__((warn_unused_result));
+/* How many of the candidates are full, but for the place that is kept for `waiter` (may be
+ * NULL). */
+uint32_t pool_count_full(const struct choice *choice, const struct pool_waiter *waiter);
+void pool_leave_out_full(struct choice *choice, const struct pool_waiter *waiter);
+/* A member that may be picked becomes a candidate. */
+void pool_add_candidate(const struct pool_view *view, struct choice *choice, uint32_t member);
+
+/* ---- pick/pool/flow/wait.c: all but pool_ring under pool->lock ------------------------------- */
+
+/* Bells that are to be rung once the lock is dropped. */
+struct pool_calls {
+    struct pool_bell *first;
+};
+
+/* There may be room at one, or anywhere: as many as there is room for are called. */
+void pool_fill(struct pool *pool, struct endpoint *endpoint, struct pool_calls *calls);
+void pool_fill_all(struct pool *pool, struct pool_calls *calls);
+/* Something waits, and there is no room at this one: some would be news. Where there was room
+ * before nobody has waited for it, and the queues needn't be searched. */
+bool pool_awaits(struct pool *pool, const struct endpoint *endpoint);
+/* There may be room now; `awaited`: as it was before. */
+void pool_fill_awaited(struct pool *pool, struct endpoint *endpoint, bool awaited,
+                       struct pool_calls *calls);
+/* One that was called for the endpoint was picked for; or, `barren`, it waits on. */
+void pool_note_barren(struct pool *pool, struct endpoint *endpoint, bool barren);
+/* One request less at an endpoint, and what comes of that. */
+void pool_lower(struct pool *pool, struct endpoint *endpoint, struct pool_calls *calls);
+/* The pool's configuration is another one. */
+void pool_fill_anew(struct pool *pool, struct pool_calls *calls);
+void pool_ring(struct pool_calls *calls);
+
+/* The request begins to wait, or has its place again. Returns: ST_NO_MEMORY, ST_SATURATED. */
+enum status pool_enter(struct pool_reader *reader, const struct pool_request *request,
+                       int64_t priority, struct error *err) __attribute__((warn_unused_result));
+/* As pool_leave. */
+void pool_quit(struct pool *pool, struct pool_waiter *waiter, enum flow_outcome outcome,
+               struct pool_calls *calls);
+/* Full, but for the place that is kept there for `waiter` (may be NULL). */
+bool pool_is_full(const struct pool_snapshot *snapshot, uint32_t member,
+                  const struct pool_waiter *waiter, uint64_t now_ns);
+
+#endif

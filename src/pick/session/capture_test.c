@@ -1,0 +1,165 @@
+/* What a real Envoy 1.40 was seen to send, stream by stream, with its own bytes
+ * (tests/vectors/ext_proc), and what it has to be answered with. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "pick/session/pick_fixture.h"
+
+#define FOLDER "tests/vectors/ext_proc/"
+#define SMALL "{\"model\":\"m\",\"prompt\":\"hi\",\"max_tokens\":8}"
+
+/* A stream: the names of its messages; "part" and "end" are of the answer's body.
+ * Answers are written as
+ *
+ *     H h     headers of the request, of the answer: nothing is changed
+ *     >A      the same with a pick
+ *     B5 b5.  so many bytes of a body sent on; with the dot its end is told
+ *     T t     trailers
+ *     !503    the client is told at once */
+static const struct {
+    const char *name, *messages, *answers;
+} streams[] = {
+    {"GET", "get-headers answer-headers part end", ">127.0.0.1:18101 h b5 b0."},
+    {"POST over HTTP/1.1", "post-headers body body-end answer-headers part end",
+     ">127.0.0.1:18101 B42 B0. h b5 b0."},
+    {"POST over HTTP/2", "post-headers body-with-end answer-headers part end",
+     ">127.0.0.1:18101 B42. h b5 b0."},
+    {"an answer piece by piece",
+     "post-headers body body-end answer-headers part part part part end",
+     ">127.0.0.1:18101 B42 B0. h b5 b5 b5 b5 b0."},
+    {"request trailers", "post-headers body trailers answer-headers part end",
+     ">127.0.0.1:18101 B42 T h b5 b0."},
+    {"an answer with trailers", "post-headers body-with-end answer-headers part answer-trailers",
+     ">127.0.0.1:18101 B42. h b5 t"},
+    {"a client that goes away in its body", "post-headers", ""},
+    {"a client that goes away in the answer", "post-headers body body-end answer-headers part",
+     ">127.0.0.1:18101 B42 B0. h b5"},
+    {"headers only", "headers-only", ">127.0.0.1:18101"},
+    {"a subset as a list", "subset-list body body-end served part end",
+     ">127.0.0.1:18101 B42 B0. h b5 b0."},
+    {"a subset as a text", "subset-string body body-end served part end",
+     ">127.0.0.1:18101 B42 B0. h b5 b0."},
+    {"an empty subset", "subset-empty body body-end", "!503"},
+    {"attributes", "attributes body body-end answer-headers part end",
+     ">127.0.0.1:18101 B42 B0. h b5 b0."},
+};
+
+static struct str load(struct arena *arena, const char *name) {
+    char path[200];
+    unsigned byte;
+    struct buf bytes;
+    snprintf(path, sizeof(path), FOLDER "%s-request.hex", name);
+    FILE *file = fopen(path, "r");
+    if (!file) {
+        fail_msg("%s can't be opened", path);
+    }
+    buf_init(&bytes, arena, 512);
+    while (fscanf(file, "%2x", &byte) == 1) {
+        buf_add_char(&bytes, (char)byte);
+    }
+    fclose(file);
+    return buf_str(&bytes);
+}
+
+static void send_one(struct stage *stage, const char *name) {
+    if (strcmp(name, "part") == 0) {
+        stage_part(stage, EXT_PROC_RESPONSE_BODY, STR("12345"), false);
+    } else if (strcmp(name, "end") == 0) {
+        stage_part(stage, EXT_PROC_RESPONSE_BODY, STR(""), true);
+    } else {
+        struct arena *arena = arena_new(NULL, 0);
+        stage_take(stage, load(arena, name));
+        arena_free(arena);
+    }
+}
+
+static void write_down(struct buf *out, const struct ext_proc_reply *reply) {
+    static const char letters[] = {
+        [EXT_PROC_REQUEST_HEADERS] = 'H',  [EXT_PROC_RESPONSE_HEADERS] = 'h',
+        [EXT_PROC_REQUEST_BODY] = 'B',     [EXT_PROC_RESPONSE_BODY] = 'b',
+        [EXT_PROC_REQUEST_TRAILERS] = 'T', [EXT_PROC_RESPONSE_TRAILERS] = 't'};
+    buf_add_str(out, out->len > 0 ? STR(" ") : STR(""));
+    if (reply->is_immediate) {
+        buf_printf(out, "!%u", reply->http_status);
+    } else if (stage_set(reply, STAGE_DESTINATION).ptr) {
+        buf_printf(out, ">%.*s", STR_ARG(stage_pick(reply)));
+    } else {
+        buf_add_char(out, letters[reply->kind]);
+    }
+    if (reply->body_change == EXT_PROC_BODY_SENT) {
+        buf_printf(out, "%zu%s", reply->body.len, reply->end_of_stream ? "." : "");
+    }
+}
+
+static struct pool_spec *spec_of_captures(bool models) {
+    struct pool_spec *spec = fixture_spec();
+    fixture_add(spec, "127.0.0.1:18101");
+    spec->strict_models = models;
+    stage_add_model(spec, "m", POOL_STANDARD);
+    return spec;
+}
+
+/* Whether the model matters or not, the proxy sees the same in the end; in between it is held. */
+static void each_stream(void **state) {
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof(streams) / sizeof(streams[0]); i++) {
+        bool models = i % 2 == 1;
+        struct stage *stage = stage_open(spec_of_captures(models));
+        struct buf out;
+        buf_init(&out, stage->arena, 0);
+        for (struct str rest = str_of(streams[i / 2].messages); rest.ptr;) {
+            struct str one = str_cut(&rest, ' ');
+            char name[40];
+            snprintf(name, sizeof(name), "%.*s", STR_ARG(one));
+            if (!stage->finished) {
+                send_one(stage, name);
+            }
+        }
+        while (stage->n_read < stage->n_said) {
+            write_down(&out, stage_next(stage));
+        }
+        const char *expected = streams[i / 2].answers;
+        bool held = models && *expected == '\0';
+        if (!held && *expected == '\0') {
+            expected = ">127.0.0.1:18101";
+        }
+        if (!str_is(out.len > 0 ? buf_str(&out) : STR(""), expected)) {
+            fail_msg("%s: expected %s, got %.*s", streams[i / 2].name, expected,
+                     STR_ARG(buf_str(&out)));
+        }
+        stage_close(stage);
+    }
+}
+
+/* Capture 43: a large body in one message, in mode BUFFERED, and an answer without its body. */
+static void buffered(void **state) {
+    struct stage *stage = stage_open(spec_of_captures(true));
+    char *body = malloc(200000);
+    (void)state;
+    memset(body, ' ', 200000);
+    memcpy(body, SMALL, sizeof(SMALL) - 1);
+    stage_request(stage, ":method=POST|:path=/v1/completions", false, STAGE_CONFIG(BUFFERED, NONE));
+    stage_expect_nod(stage, EXT_PROC_REQUEST_HEADERS);
+    stage_part(stage, EXT_PROC_REQUEST_BODY, str_make(body, 200000), true);
+    const struct ext_proc_reply *reply = stage_next(stage);
+    stage_assert_text(stage_pick(reply), "127.0.0.1:18101");
+    assert_int_equal(reply->body_change, EXT_PROC_BODY_KEPT);
+    stage_answer(stage, ":status=200", false);
+    stage_expect_nod(stage, EXT_PROC_RESPONSE_HEADERS);
+    stage_close(stage);
+    free(body);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_stream),
+        cmocka_unit_test(buffered),
+    };
+    return cmocka_run_group_tests_name("session_capture", tests, NULL, NULL);
+}

@@ -1,0 +1,342 @@
+/* Requests whose body names the model, in the modes in which it is sent without waiting: it is
+ * held, and sent on by us, however it is cut, under its own name and under another. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "pick/session/pick_fixture.h"
+
+#define POST ":method=POST|:path=/v1/completions|content-type=application/json"
+#define GRPC                                                                                       \
+    ":method=POST|:path=/inference.GRPCInferenceService/ModelInfer|content-type=application/grpc"
+
+#define PLAIN "{\"model\":\"m\",\"prompt\":\"hi\"}"
+#define OLD "{\"prompt\":\"hi\",\"model\" : \"o\\u006cd\",\"max_tokens\":8}"
+#define NEW "{\"prompt\":\"hi\",\"model\" : \"new\",\"max_tokens\":8}"
+
+static const struct str plain = {PLAIN, sizeof(PLAIN) - 1};
+static const struct str old = {OLD, sizeof(OLD) - 1};
+static const struct str new = {NEW, sizeof(NEW) - 1};
+
+/* A body in parts of `step` bytes; the end comes with the last, or in a message of its own. */
+static void send_in_steps(struct stage *stage, struct str body, size_t step, bool end_alone) {
+    for (size_t at = 0; at < body.len; at += step) {
+        size_t n = body.len - at < step ? body.len - at : step;
+        stage_part(stage, EXT_PROC_REQUEST_BODY, str_make(body.ptr + at, n),
+                   !end_alone && at + n == body.len);
+    }
+    if (end_alone) {
+        stage_body(stage, "", true);
+    }
+}
+
+/* ---- FULL_DUPLEX ----------------------------------------------------------------------------- */
+
+/* The answer to the headers is held; then it leaves, and the body behind it. */
+static void held_until_the_model_is_known(void **state) {
+    struct stage *stage = stage_open(stage_models());
+    (void)state;
+    stage_request(stage, POST "|content-length=27", false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+    stage_expect_silence(stage);
+    assert_true(pick_session_owes(stage->session));
+    stage_body(stage, "{\"model\":", false);
+    stage_expect_silence(stage);
+    stage_body(stage, "\"m\"", false);
+    const struct ext_proc_reply *reply = stage_next(stage);
+    assert_int_equal(reply->kind, EXT_PROC_REQUEST_HEADERS);
+    stage_assert_text(stage_pick(reply), "10.0.0.1:8000");
+    assert_int_equal(stage_n_set(reply), 1); /* the length stays */
+    stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "{\"model\":", false);
+    stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "\"m\"", false);
+    assert_false(pick_session_owes(stage->session));
+    stage_body(stage, ",\"prompt\":\"hi\"}", false);
+    stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, ",\"prompt\":\"hi\"}", false);
+    stage_body(stage, "", true);
+    stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "", true);
+    stage_close(stage);
+}
+
+static void cut_anywhere_it_is_the_same(void **state) {
+    struct stage *stage = stage_open(stage_models());
+    (void)state;
+    for (size_t step = 1; step <= old.len; step++) {
+        for (int way = 0; way < 4; way++) {
+            struct str body = way & 1 ? old : plain, expected = way & 1 ? new : plain;
+            stage_request(stage, POST "|content-length=52", false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+            send_in_steps(stage, body, step, way & 2);
+            const struct ext_proc_reply *reply = stage_next(stage);
+            stage_pick(reply);
+            assert_int_equal(stage_n_set(reply), way & 1 ? 2 : 1);
+            if (way & 1) {
+                stage_assert_text(stage_set(reply, "content-length"), "47");
+            }
+            stage_expect_body(stage, EXT_PROC_REQUEST_BODY, expected, true);
+            stage_expect_silence(stage);
+            stage_end(stage);
+            stage_stream(stage, &stage_limits);
+        }
+    }
+    stage_close(stage);
+}
+
+/* Without a difference between models the body is passed on as it comes. */
+static void not_held_where_no_model_matters(void **state) {
+    struct pool_spec *spec = fixture_spec();
+    (void)state;
+    fixture_add(spec, "10.0.0.1:8000");
+    struct stage *stage = stage_open(spec);
+    stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+    stage_pick(stage_next(stage));
+    stage_body(stage, "{\"mod", false);
+    stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "{\"mod", false);
+    stage_body(stage, "", false); /* nothing, and not the end of it */
+    stage_expect_silence(stage);
+    stage_body(stage, "el\":1}", true);
+    stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "el\":1}", true);
+    stage_close(stage);
+}
+
+static void large_bodies_leave_in_chunks(void **state) {
+    struct pick_limits limits = stage_limits;
+    struct stage *stage = stage_open(stage_models());
+    size_t n = 1000045;
+    char *body = malloc(n);
+    (void)state;
+    memset(body, 'x', n);
+    memcpy(body, "{\"model\":\"m\",\"", 14);
+    limits.max_body_bytes = 100; /* the model is known before */
+    stage_end(stage);
+    stage_stream(stage, &limits);
+    stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+    stage_part(stage, EXT_PROC_REQUEST_BODY, str_make(body, n), false);
+    stage_pick(stage_next(stage));
+    stage_expect_body(stage, EXT_PROC_REQUEST_BODY, str_make(body, n), false);
+    stage_body(stage, "", true);
+    stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "", true);
+    assert_int_equal(stage->n_said,
+                     1 + (n + EXT_PROC_MOST_CHUNK_BYTES - 1) / EXT_PROC_MOST_CHUNK_BYTES + 1);
+    assert_int_equal(stage->n_messages, 1); /* its bytes are on their way */
+    stage_flush(stage);
+    assert_int_equal(stage->n_messages, 0);
+    stage_close(stage);
+    free(body);
+}
+
+static void trailers_end_a_body(void **state) {
+    struct stage *stage = stage_open(stage_models());
+    (void)state;
+    stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+    stage_body(stage, "{\"prompt\":1", false);
+    stage_body(stage, ",\"model\":\"m\"", false);
+    stage_pick(stage_next(stage));
+    stage_body(stage, "}", false);
+    stage_expect_body(stage, EXT_PROC_REQUEST_BODY, STR("{\"prompt\":1,\"model\":\"m\"}"), false);
+    stage_trailers(stage, EXT_PROC_REQUEST_TRAILERS);
+    stage_expect_nod(stage, EXT_PROC_REQUEST_TRAILERS);
+    stage_end(stage);
+    stage_stream(stage, &stage_limits);
+    stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+    stage_body(stage, "{\"prompt\":1", false);
+    stage_trailers(stage, EXT_PROC_REQUEST_TRAILERS);
+    stage_expect_refusal(stage, 400);
+    stage_close(stage);
+}
+
+/* ---- GRPC, and gRPC in another mode ---------------------------------------------------------- */
+
+#define OLD_MESSAGE "\x0a\x03old\x1a\x01x"
+#define NEW_MESSAGE "\x0a\x03new\x1a\x01x"
+#define BYTES(text) str_make(text, sizeof(text) - 1)
+
+/* The answer to the headers; no message is waited for. */
+static void expect_pick_at_headers(struct stage *stage) {
+    const struct ext_proc_reply *reply = stage_next(stage);
+    assert_int_equal(reply->kind, EXT_PROC_REQUEST_HEADERS);
+    stage_assert_text(stage_pick(reply), "10.0.0.1:8000");
+    assert_true(reply->has_modes);
+    assert_int_equal(reply->modes.request_body, EXT_PROC_BODY_BUFFERED);
+    assert_false(pick_session_owes(stage->session));
+    stage_expect_silence(stage);
+}
+
+/* A message is sent on as one, whatever its size, with what was said of it. */
+static void messages_of_grpc_stay_whole(void **state) {
+    struct stage *stage = stage_open(stage_models());
+    size_t n = 150000;
+    char *message = calloc(1, n);
+    (void)state;
+    memcpy(message, "\x0a\x03old", 5);
+    memcpy(message + 5, "\x3a\xeb\x93\x09", 4); /* raw_input_contents: all the rest */
+    stage_request(stage, GRPC, false, STAGE_CONFIG(GRPC, NONE));
+    expect_pick_at_headers(stage);
+    stage_part(stage, EXT_PROC_REQUEST_BODY, str_make(message, n), false);
+    memcpy(message, "\x0a\x03new", 5);
+    const struct ext_proc_reply *reply = stage_next(stage);
+    assert_int_equal(reply->body.len, n);
+    assert_memory_equal(reply->body.ptr, message, n);
+    assert_false(reply->end_of_stream || reply->is_compressed);
+    struct ext_proc_question end = {.kind = EXT_PROC_REQUEST_BODY,
+                                    .end_of_stream = true,
+                                    .end_without_message = true,
+                                    .is_compressed = true};
+    stage_ask(stage, &end);
+    reply = stage_next(stage);
+    assert_true(reply->end_of_stream && reply->end_without_message && reply->is_compressed);
+    assert_int_equal(reply->body.len, 0);
+    stage_expect_silence(stage);
+    stage_close(stage);
+    free(message);
+}
+
+static void an_empty_message_of_grpc_is_one(void **state) {
+    struct stage *stage = stage_open(stage_models());
+    struct ext_proc_question part = {.kind = EXT_PROC_REQUEST_BODY};
+    (void)state;
+    stage_request(stage, ":method=POST|:path=/p.S/Method|content-type=application/grpc", false,
+                  STAGE_CONFIG(GRPC, GRPC));
+    stage_pick(stage_next(stage));
+    stage_ask(stage, &part);
+    stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "", false);
+    stage_end(stage);
+    stage_stream(stage, &stage_limits);
+    stage_request(stage, GRPC, false, STAGE_CONFIG(GRPC, GRPC));
+    expect_pick_at_headers(stage);
+    stage_ask(stage, &part);
+    const struct ext_proc_reply *reply = stage_expect_refusal(stage, 400);
+    assert_int_equal(reply->grpc_status, 3);
+    assert_null(stage_set(reply, "content-type").ptr);
+    stage_assert_text(reply->body, "model_name: expected a name, got a message without it");
+    stage_close(stage);
+}
+
+static void a_compressed_message_is_not_looked_into(void **state) {
+    struct stage *stage = stage_open(stage_models());
+    struct ext_proc_question part = {
+        .kind = EXT_PROC_REQUEST_BODY, .body = BYTES(OLD_MESSAGE), .is_compressed = true};
+    (void)state;
+    stage_request(stage, GRPC, false, STAGE_CONFIG(GRPC, NONE));
+    expect_pick_at_headers(stage);
+    stage_ask(stage, &part);
+    assert_int_equal(stage_expect_refusal(stage, 415)->grpc_status, 12);
+    stage_end(stage);
+    stage_stream(stage, &stage_limits);
+    stage_request(stage, GRPC, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+    stage_part(stage, EXT_PROC_REQUEST_BODY, BYTES("\x01\0\0\0\x08" OLD_MESSAGE), true);
+    assert_int_equal(stage_expect_refusal(stage, 415)->grpc_status, 12);
+    stage_close(stage);
+}
+
+/* A proxy that has taken the mode and shows the body as a whole, prefix and all. */
+static void in_mode_grpc_a_body_with_its_prefix(void **state) {
+    struct stage *stage = stage_open(stage_models());
+    (void)state;
+    stage_request(stage, GRPC, false, STAGE_CONFIG(GRPC, NONE));
+    expect_pick_at_headers(stage);
+    stage_part(stage, EXT_PROC_REQUEST_BODY, BYTES("\0\0\0\0\x08" OLD_MESSAGE), true);
+    const struct ext_proc_reply *reply = stage_next(stage);
+    assert_int_equal(reply->kind, EXT_PROC_REQUEST_BODY);
+    assert_int_equal(reply->body_change, EXT_PROC_BODY_REPLACED);
+    assert_true(str_eq(reply->body, BYTES("\0\0\0\0\x08" NEW_MESSAGE)));
+    stage_end(stage);
+    stage_stream(stage, &stage_limits);
+    stage_request(stage, GRPC, false, STAGE_CONFIG(GRPC, NONE));
+    expect_pick_at_headers(stage);
+    stage_part(stage, EXT_PROC_REQUEST_BODY, BYTES("\0\0\0\0\x03\x0a\x01x"), true);
+    stage_expect_refusal(stage, 404); /* there is no such model */
+    stage_close(stage);
+}
+
+/* Nor is JSON a message: it is answered as where it is buffered. */
+static void in_mode_grpc_json(void **state) {
+    struct stage *stage = stage_open(stage_models());
+    (void)state;
+    stage_request(stage, POST "|content-length=52", false, STAGE_CONFIG(GRPC, NONE));
+    expect_pick_at_headers(stage);
+    stage_part(stage, EXT_PROC_REQUEST_BODY, old, true);
+    const struct ext_proc_reply *reply = stage_next(stage);
+    assert_int_equal(reply->body_change, EXT_PROC_BODY_REPLACED);
+    assert_true(str_eq(reply->body, new));
+    stage_assert_text(stage_set(reply, "content-length"), "47");
+    stage_end(stage);
+    stage_stream(stage, &stage_limits);
+    stage_request(stage, POST, false, STAGE_CONFIG(GRPC, NONE));
+    expect_pick_at_headers(stage);
+    stage_part(stage, EXT_PROC_REQUEST_BODY, plain, false); /* trailers follow */
+    stage_expect_nod(stage, EXT_PROC_REQUEST_BODY);
+    stage_trailers(stage, EXT_PROC_REQUEST_TRAILERS);
+    stage_expect_nod(stage, EXT_PROC_REQUEST_TRAILERS);
+    stage_close(stage);
+}
+
+/* The length before the message follows its new name. */
+static void the_prefix_of_a_message_follows(void **state) {
+    static const struct pool_target target = {{"a-longer-name", 13}, 1};
+    const struct str body = BYTES("\0\0\0\0\x08" OLD_MESSAGE);
+    const struct str expected = BYTES("\0\0\0\0\x12\x0a\x0d"
+                                      "a-longer-name\x1a\x01x");
+    struct pool_spec *spec = fixture_spec();
+    (void)state;
+    fixture_add(spec, "10.0.0.1:8000");
+    stage_add_target(spec, "old", &target);
+    struct stage *stage = stage_open(spec);
+    for (size_t step = 1; step <= body.len; step++) {
+        stage_request(stage, GRPC, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+        send_in_steps(stage, body, step, false);
+        stage_pick(stage_next(stage));
+        stage_expect_body(stage, EXT_PROC_REQUEST_BODY, expected, true);
+        stage_end(stage);
+        stage_stream(stage, &stage_limits);
+    }
+    stage_request(stage, GRPC, false, STAGE_CONFIG(BUFFERED, NONE));
+    stage_expect_nod(stage, EXT_PROC_REQUEST_HEADERS);
+    stage_part(stage, EXT_PROC_REQUEST_BODY, body, true);
+    const struct ext_proc_reply *reply = stage_next(stage);
+    stage_pick(reply);
+    assert_int_equal(reply->body_change, EXT_PROC_BODY_REPLACED);
+    assert_true(str_eq(reply->body, expected));
+    stage_close(stage);
+}
+
+/* ---- time ------------------------------------------------------------------------------------ */
+
+static void a_body_that_does_not_come_is_408(void **state) {
+    struct stage *stage = stage_open(stage_models());
+    (void)state;
+    stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+    stage_body(stage, "{\"prompt\":", false);
+    pick_session_time_out(stage->session);
+    stage_expect_refusal(stage, 408);
+    stage_end(stage);
+    stage_stream(stage, &stage_limits);
+    stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+    stage_body(stage, PLAIN, false);
+    stage_pick(stage_next(stage));
+    stage_expect_body(stage, EXT_PROC_REQUEST_BODY, plain, false);
+    pick_session_time_out(stage->session); /* nothing is owed */
+    stage_expect_silence(stage);
+    assert_false(stage->finished);
+    stage_close(stage);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(held_until_the_model_is_known),
+        cmocka_unit_test(cut_anywhere_it_is_the_same),
+        cmocka_unit_test(not_held_where_no_model_matters),
+        cmocka_unit_test(large_bodies_leave_in_chunks),
+        cmocka_unit_test(trailers_end_a_body),
+        cmocka_unit_test(messages_of_grpc_stay_whole),
+        cmocka_unit_test(an_empty_message_of_grpc_is_one),
+        cmocka_unit_test(a_compressed_message_is_not_looked_into),
+        cmocka_unit_test(in_mode_grpc_a_body_with_its_prefix),
+        cmocka_unit_test(in_mode_grpc_json),
+        cmocka_unit_test(the_prefix_of_a_message_follows),
+        cmocka_unit_test(a_body_that_does_not_come_is_408),
+    };
+    return cmocka_run_group_tests_name("session_duplex", tests, NULL, NULL);
+}

@@ -1,0 +1,147 @@
+/* Streams where there are several pools: each request is one pool's from its headers to its end,
+ * whatever becomes of the pools meanwhile. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/base/metric/metric.h"
+#include "pick/session/pick_fixture.h"
+
+struct rig {
+    struct stage *stage;
+    struct pool_set *set;
+    struct pool_set_reader *reader;
+};
+
+static void add_pool(struct pool_specs *specs, const char *name, const char *endpoint) {
+    struct pool_spec *spec = fixture_spec();
+    struct str *authority = arena_calloc(spec->arena, 1, sizeof(*authority));
+    struct error err;
+    assert_non_null(authority);
+    fixture_add(spec, endpoint);
+    spec->name = *authority = pool_spec_text(spec, str_of(name));
+    spec->match = (struct pool_match){.authorities = authority, .n_authorities = 1};
+    assert_int_equal(pool_specs_add(specs, spec, &err), ST_OK);
+}
+
+/* "a" is for the authority a, with 10.0.0.1:80; "b" likewise. Either may be missing. */
+static void set_pools(struct rig *rig, bool a, bool b) {
+    struct pool_specs specs = {.is_list = true};
+    struct error err;
+    if (a) {
+        add_pool(&specs, "a", "10.0.0.1:80");
+    }
+    if (b) {
+        add_pool(&specs, "b", "10.0.0.2:80");
+    }
+    assert_int_equal(pool_set_update(rig->set, &specs, &err), ST_OK);
+}
+
+static void begin_stream(struct rig *rig) {
+    struct stage *stage = rig->stage;
+    struct pick_means means = {.pools = rig->reader, .limits = stage_limits};
+    struct pick_out out = {
+        .send = stage_on_send, .finish = stage_on_finish, .note = stage_on_note, .user = stage};
+    pick_session_free(stage->session);
+    stage->session = pick_session_new(stage->arena, &means, &out);
+    stage->finished = false;
+    assert_non_null(stage->session);
+}
+
+static void open_rig(struct rig *rig) {
+    struct error err;
+    assert_int_equal(pool_set_new(&rig->set, &err), ST_OK);
+    set_pools(rig, true, true);
+    assert_int_equal(pool_set_reader_new(rig->set, &rig->reader, &err), ST_OK);
+    rig->stage = stage_open(fixture_spec());
+    begin_stream(rig);
+}
+
+static void close_rig(struct rig *rig) {
+    struct pool_numbers numbers;
+    stage_close(rig->stage);
+    pool_set_read(rig->set, &numbers);
+    assert_int_equal(numbers.n_in_flight, 0);
+    pool_set_reader_free(rig->reader);
+    pool_set_free(rig->set);
+    assert_int_equal(metric_read(METRIC_ARENAS), 0);
+}
+
+#define REQUEST ":method=POST|:path=/v2/models/m/infer|:authority="
+
+static void each_to_its_pool(void **state) {
+    (void)state;
+    struct rig rig;
+    open_rig(&rig);
+    stage_request(rig.stage, REQUEST "a", true, NULL);
+    stage_assert_text(stage_pick(stage_next(rig.stage)), "10.0.0.1:80");
+    begin_stream(&rig);
+    stage_request(rig.stage, REQUEST "B:8080", true, NULL);
+    stage_assert_text(stage_pick(stage_next(rig.stage)), "10.0.0.2:80");
+    close_rig(&rig);
+}
+
+static void nobody_takes_it(void **state) {
+    (void)state;
+    struct rig rig;
+    open_rig(&rig);
+    stage_request(rig.stage, REQUEST "c", false, NULL);
+    const struct ext_proc_reply *reply = stage_expect_refusal(rig.stage, 404);
+    stage_assert_text(reply->body,
+                      "{\"error\":\"none of the 2 pools takes this request to \\\"c\\\" "
+                      "(`match` in the picker's configuration)\"}");
+    set_pools(&rig, false, false);
+    begin_stream(&rig);
+    stage_request(rig.stage, REQUEST "a", false, NULL);
+    reply = stage_expect_refusal(rig.stage, 404);
+    stage_assert_text(reply->body, "{\"error\":\"there is no pool yet\"}");
+    close_rig(&rig);
+}
+
+/* The request goes on where it was sent; its count is of a pool that nobody else has. */
+static void a_pool_that_goes(void **state) {
+    (void)state;
+    struct rig rig;
+    struct pool_numbers numbers;
+    open_rig(&rig);
+    stage_request(rig.stage, REQUEST "a", true, STAGE_CONFIG(NONE, STREAMED));
+    stage_assert_text(stage_pick(stage_next(rig.stage)), "10.0.0.1:80");
+    set_pools(&rig, false, true);
+    pool_set_look_all(rig.reader);
+    pool_set_read(rig.set, &numbers);
+    assert_int_equal(numbers.n_in_flight, 0);
+    stage_answer(rig.stage, ":status=200", false);
+    stage_expect_nod(rig.stage, EXT_PROC_RESPONSE_HEADERS);
+    stage_part(rig.stage, EXT_PROC_RESPONSE_BODY, STR("x"), true);
+    stage_expect_nod(rig.stage, EXT_PROC_RESPONSE_BODY);
+    close_rig(&rig);
+}
+
+/* A proxy that shows answers alone; and one whose stream breaks off before it says anything. */
+static void streams_without_a_request(void **state) {
+    (void)state;
+    struct rig rig;
+    open_rig(&rig);
+    stage_answer(rig.stage, ":status=200", true);
+    stage_expect_nod(rig.stage, EXT_PROC_RESPONSE_HEADERS);
+    begin_stream(&rig);
+    pick_session_half_close(rig.stage->session);
+    assert_true(rig.stage->finished);
+    begin_stream(&rig);
+    stage_take(rig.stage, STR("\xff\xff\xff"));
+    assert_true(rig.stage->finished);
+    close_rig(&rig);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_to_its_pool),
+        cmocka_unit_test(nobody_takes_it),
+        cmocka_unit_test(a_pool_that_goes),
+        cmocka_unit_test(streams_without_a_request),
+    };
+    return cmocka_run_group_tests_name("pick/session_pool", tests, NULL, NULL);
+}

@@ -1,0 +1,390 @@
+/* Streams of several pools on several threads, which wait where there is no room, while pools and
+ * endpoints come and go, loads come and grow old, limits change and waiting is switched off and on.
+ * Streams end wherever they are. Each pick is of the stream's own pool; and at the end, when no
+ * more is asked, all that still wait get their turn, and nothing is left. Made for the thread
+ * sanitizer. */
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/base/metric/metric.h"
+#include "core/event/clock.h"
+#include "pick/pool/pool_fixture.h"
+#include "pick/session/churn_fixture.h"
+
+enum { POOLS = 4, ENDPOINTS = 5, THREADS = 3, OPEN = 12, UPDATES = 300, WAITS = 2000 };
+
+#define DESTINATION "x-gateway-destination-endpoint"
+
+static const uint64_t PATIENCE_NS = UINT64_C(60000000000); /* until a wait is one for ever */
+
+/* ---- pools ----------------------------------------------------------------------------------- */
+
+static const struct str NAMES[POOLS] = {STR("a"), STR("b"), STR("c"), STR("d")};
+
+/* Of pool `i`, with some of its endpoints; one at least. */
+static struct pool_spec *spec_of(struct dice *dice, uint32_t i) {
+    struct pool_spec *spec = fixture_spec();
+    struct pool_model model = {.name = STR("m")};
+    struct error err;
+    spec->name = NAMES[i];
+    spec->match = (struct pool_match){.authorities = &NAMES[i], .n_authorities = 1};
+    spec->max_in_flight = 1 + dice_below(dice, 2);
+    spec->queue_depth = dice_below(dice, 2) * 3;
+    spec->flow_control.on = dice_below(dice, 4) > 0;
+    spec->flow_control.limits.max_requests = 4 + dice_below(dice, 20);
+    assert_int_equal(pool_spec_add_model(spec, &model, &err), ST_OK);
+    uint32_t first = dice_below(dice, ENDPOINTS), n = 1 + dice_below(dice, 3);
+    for (uint32_t k = 0; k < n; k++) {
+        struct pool_wanted wanted = {.address =
+                                         fixture_numbered(i * ENDPOINTS + (first + k) % ENDPOINTS)};
+        assert_int_equal(pool_spec_add_endpoint(spec, &wanted, &err), ST_OK);
+    }
+    return spec;
+}
+
+static void change(struct pool_set *set, struct dice *dice) {
+    struct pool_specs specs = {.is_list = true};
+    struct error err;
+    for (uint32_t i = 0; i < POOLS; i++) {
+        if (dice_below(dice, 8) > 0) {
+            assert_int_equal(pool_specs_add(&specs, spec_of(dice, i), &err), ST_OK);
+        }
+    }
+    assert_int_equal(pool_set_update(set, &specs, &err), ST_OK);
+}
+
+/* Each endpoint says how much waits there, which soon counts no more. */
+static void say_loads(struct pool_set_reader *pools, struct dice *dice) {
+    const struct pool_list *list = pool_set_look(pools);
+    for (size_t i = 0; i < list->n; i++) {
+        struct pool_reader *reader = pool_set_reader_of(pools, &list->entries[i]);
+        assert_non_null(reader);
+        const struct pool_snapshot *snapshot = pool_look(reader);
+        for (uint32_t k = 0; k < snapshot->n_members; k++) {
+            uint64_t now_ns = clock_now_ns();
+            struct endpoint_load load = {.asked_ns = now_ns,
+                                         .until_ns = now_ns + dice_below(dice, 3) * 1000000,
+                                         .known = LOAD_WAITING,
+                                         .n_waiting = dice_below(dice, 5)};
+            pool_set_load(list->entries[i].pool, snapshot->members[k].endpoint, &load);
+        }
+    }
+}
+
+/* ---- streams --------------------------------------------------------------------------------- */
+
+struct worker_of_test {
+    struct pool_set_reader *pools;
+    struct pool_bell bell;
+    struct dice dice;
+    _Atomic bool *over;
+    _Atomic uint64_t *waits; /* of all threads */
+    _Atomic unsigned n_rung;
+    struct stream {
+        struct worker_of_test *worker;
+        struct arena *arena;
+        struct pick_session *session;
+        uint32_t pool;
+        bool in_pieces, finished, waited;
+        unsigned step;
+    } streams[OPEN];
+    unsigned n_picked, n_refused, n_resumed, n_wrong;
+};
+
+static void on_ring(void *user) {
+    struct worker_of_test *worker = user;
+    atomic_fetch_add_explicit(&worker->n_rung, 1, memory_order_relaxed);
+}
+
+static bool is_own(const struct stream *stream, struct str text) {
+    struct endpoint_address address;
+    return endpoint_address_parse(text, &address) &&
+           (address.low - (10u << 24)) / ENDPOINTS == stream->pool;
+}
+
+static void judge(struct stream *stream, const struct ext_proc_reply *reply) {
+    struct worker_of_test *worker = stream->worker;
+    struct ext_proc_value told = ext_proc_reply_find(reply, STR("envoy.lb"), STR(DESTINATION));
+    uint32_t status = reply->is_immediate ? reply->http_status : 0;
+    if (status != 0) {
+        worker->n_refused++;
+        worker->n_wrong += status != 404 && status != 429 && status != 503;
+    }
+    if (told.kind == EXT_PROC_STRING) {
+        worker->n_picked++;
+        worker->n_wrong += !is_own(stream, told.text);
+    }
+}
+
+static void on_send(void *user, const struct piece *pieces, size_t n_pieces,
+                    void (*release)(void *cookie), void *cookie) {
+    struct stream *stream = user;
+    struct churn_said said;
+    if (churn_read(pieces, n_pieces, release, cookie, &said)) {
+        judge(stream, &said.reply);
+    } else {
+        stream->worker->n_wrong++;
+    }
+}
+
+static void on_finish(void *user, const struct error *err) {
+    struct stream *stream = user;
+    stream->worker->n_wrong += stream->finished || err;
+    stream->finished = true;
+}
+
+static bool is_waiting(const struct stream *stream) {
+    return pick_session_waits_until(stream->session) > 0;
+}
+
+static void count_wait(struct stream *stream) {
+    if (!stream->waited && is_waiting(stream)) {
+        stream->waited = true;
+        atomic_fetch_add_explicit(stream->worker->waits, 1, memory_order_relaxed);
+    }
+}
+
+static void open_stream(struct worker_of_test *worker, struct stream *stream) {
+    struct pick_means means = {.pools = worker->pools,
+                               .bell = &worker->bell,
+                               .limits = {.max_body_bytes = 1000, .answer_timeout_ns = 1}};
+    struct pick_out out = {.send = on_send, .finish = on_finish, .user = stream};
+    *stream = (struct stream){.worker = worker, .arena = arena_new(NULL, 0)};
+    stream->pool = dice_below(&worker->dice, POOLS);
+    stream->session = pick_session_new(stream->arena, &means, &out);
+}
+
+static void close_stream(struct stream *stream) {
+    pick_session_free(stream->session);
+    arena_free(stream->arena);
+    stream->session = NULL;
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+/* A message of malloc's: one that is read behind its end is seen. */
+static void ask(struct stream *stream, const struct ext_proc_question *question) {
+    struct arena *arena = arena_new(NULL, 0);
+    struct buf out;
+    buf_init(&out, arena, 0);
+    ext_proc_question_print(&out, question);
+    char *bytes = malloc(out.len);
+    assert_non_null(bytes);
+    memcpy(bytes, out.data, out.len);
+    struct pick_message message = {str_make(bytes, out.len), free, bytes};
+    arena_free(arena);
+    pick_session_take(stream->session, &message);
+    count_wait(stream);
+}
+
+static void ask_headers(struct stream *stream) {
+    static const enum ext_proc_body_mode modes[] = {EXT_PROC_BODY_NONE, EXT_PROC_BODY_FULL_DUPLEX,
+                                                    EXT_PROC_BODY_BUFFERED};
+    struct dice *dice = &stream->worker->dice;
+    struct ext_proc_header headers[] = {{{":method", 7}, {"POST", 4}},
+                                        {{":path", 5}, {"/v1/completions", 15}},
+                                        {{":authority", 10}, NAMES[stream->pool]}};
+    struct ext_proc_config config = {.request_body = modes[dice_below(dice, 3)]};
+    stream->in_pieces = config.request_body == EXT_PROC_BODY_FULL_DUPLEX;
+    struct endpoint_address address =
+        fixture_numbered(stream->pool * ENDPOINTS + dice_below(dice, ENDPOINTS));
+    char text[ENDPOINT_TEXT_BYTES];
+    struct str list[] = {endpoint_address_print(&address, text)};
+    struct ext_proc_entry entry = {
+        STR("x-gateway-destination-endpoint-subset"), {NULL, 0}, list, 1};
+    struct ext_proc_space space = {STR("envoy.lb.subset_hint"), &entry, 1};
+    struct ext_proc_question question = {.kind = EXT_PROC_REQUEST_HEADERS,
+                                         .headers = headers,
+                                         .n_headers = 3,
+                                         .config = &config,
+                                         .has_metadata = true,
+                                         .metadata = &space,
+                                         .n_metadata = dice_below(dice, 4) == 0};
+    ask(stream, &question);
+}
+
+static void ask_answer(struct stream *stream) {
+    static const struct ext_proc_header status = {{":status", 7}, {"200", 3}};
+    struct ext_proc_question question = {.kind = EXT_PROC_RESPONSE_HEADERS,
+                                         .headers = &status,
+                                         .n_headers = 1,
+                                         .end_of_stream = true};
+    ask(stream, &question);
+}
+
+/* In two pieces, or whole. */
+static void ask_body(struct stream *stream, unsigned piece) {
+    static const struct str whole = STR("{\"model\":\"m\"}");
+    struct ext_proc_question question = {
+        .kind = EXT_PROC_REQUEST_BODY, .body = whole, .end_of_stream = true};
+    if (stream->in_pieces) {
+        question.body = piece == 0 ? str_make(whole.ptr, 9) : str_make(whole.ptr + 9, 4);
+        question.end_of_stream = piece == 1;
+    }
+    if (stream->in_pieces || piece == 0) {
+        ask(stream, &question);
+    }
+}
+
+/* The next message. */
+static void go_on(struct stream *stream) {
+    unsigned step = stream->step++;
+    if (step == 0) {
+        ask_headers(stream);
+    } else if (step <= 2) {
+        ask_body(stream, step - 1);
+    } else if (step == 3) {
+        ask_answer(stream);
+    } else {
+        pick_session_half_close(stream->session);
+        close_stream(stream);
+    }
+}
+
+/* In one of the ways that a stream can end in while it waits, or anywhere. */
+static void end_somehow(struct stream *stream) {
+    switch (dice_below(&stream->worker->dice, 4)) {
+    case 0:
+        pick_session_abandon(stream->session);
+        break;
+    case 1:
+        pick_session_time_out(stream->session);
+        break;
+    case 2:
+        if (is_waiting(stream)) { /* the proxy answers by itself */
+            ask_answer(stream);
+        }
+        break;
+    default:
+        break;
+    }
+    close_stream(stream);
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+static void take_called(struct worker_of_test *worker) {
+    struct pool_waiter *waiter;
+    pool_set_look_all(worker->pools);
+    while ((waiter = pool_bell_next(&worker->bell))) {
+        pick_session_resume(waiter);
+        worker->n_resumed++;
+    }
+}
+
+static void step(struct worker_of_test *worker) {
+    struct stream *stream = &worker->streams[dice_below(&worker->dice, OPEN)];
+    if (!stream->session) {
+        open_stream(worker, stream);
+    } else if (dice_below(&worker->dice, 32) == 0) {
+        end_somehow(stream);
+    } else if (!is_waiting(stream) || stream->step <= 2) {
+        go_on(stream);
+    } else {
+        pick_session_tick(stream->session, 0);
+    }
+}
+
+/* Nobody asks any more: each goes on to its end. Returns: streams that are left. */
+static unsigned run_out(struct worker_of_test *worker) {
+    unsigned n = 0;
+    for (size_t i = 0; i < OPEN; i++) {
+        struct stream *stream = &worker->streams[i];
+        if (stream->session && is_waiting(stream)) {
+            pick_session_tick(stream->session, 0);
+        } else if (stream->session) {
+            close_stream(stream);
+        }
+        n += stream->session != NULL;
+    }
+    return n;
+}
+
+static void *run_worker(void *arg) {
+    struct worker_of_test *worker = arg;
+    while (!atomic_load(worker->over)) {
+        take_called(worker);
+        step(worker);
+    }
+    uint64_t until_ns = clock_now_ns() + PATIENCE_NS;
+    while (run_out(worker) > 0 && clock_now_ns() < until_ns) {
+        take_called(worker);
+        sched_yield();
+    }
+    for (size_t i = 0; i < OPEN; i++) {
+        if (worker->streams[i].session) { /* it has waited for ever */
+            worker->n_wrong++;
+            close_stream(&worker->streams[i]);
+        }
+    }
+    return NULL;
+}
+
+static void open_worker(struct worker_of_test *worker, struct pool_set *set, unsigned i,
+                        _Atomic bool *over, _Atomic uint64_t *waits) {
+    struct error err;
+    *worker = (struct worker_of_test){.dice = {i}, .over = over, .waits = waits};
+    pool_bell_init(&worker->bell, on_ring, worker);
+    assert_int_equal(pool_set_reader_new(set, &worker->pools, &err), ST_OK);
+}
+
+static void streams_that_wait_while_pools_change(void **state) {
+    static struct worker_of_test workers[THREADS];
+    pthread_t threads[THREADS];
+    _Atomic bool over = false;
+    _Atomic uint64_t waits = 0;
+    struct dice dice = {7};
+    struct pool_numbers numbers;
+    struct pool_set *set;
+    struct pool_set_reader *pools;
+    struct error err;
+    unsigned n_picked = 0, n_refused = 0, n_resumed = 0;
+    (void)state;
+    assert_int_equal(pool_set_new(&set, &err), ST_OK);
+    assert_int_equal(pool_set_reader_new(set, &pools, &err), ST_OK);
+    for (unsigned i = 0; i < THREADS; i++) {
+        open_worker(&workers[i], set, i, &over, &waits);
+        assert_int_equal(pthread_create(&threads[i], NULL, run_worker, &workers[i]), 0);
+    }
+    for (unsigned n = 0; n < UPDATES || atomic_load(&waits) < WAITS; n++) {
+        change(set, &dice);
+        say_loads(pools, &dice);
+        sched_yield();
+        say_loads(pools, &dice);
+    }
+    atomic_store(&over, true);
+    for (unsigned i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(workers[i].n_wrong, 0);
+        n_picked += workers[i].n_picked;
+        n_refused += workers[i].n_refused;
+        n_resumed += workers[i].n_rung > 0 ? workers[i].n_resumed : 0;
+    }
+    assert_true(n_picked > 0 && n_refused > 0 && n_resumed > 0);
+    pool_set_read(set, &numbers);
+    assert_int_equal(numbers.n_in_flight, 0);
+    for (unsigned i = 0; i < THREADS; i++) {
+        pool_set_reader_free(workers[i].pools);
+        pool_bell_fini(&workers[i].bell);
+    }
+    pool_set_reader_free(pools);
+    pool_set_free(set);
+    assert_int_equal(metric_read(METRIC_ARENAS), 0);
+    assert_int_equal(metric_read(METRIC_PICK_STREAMS), 0);
+    assert_int_equal(metric_read(METRIC_PICK_HELD_BYTES), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(streams_that_wait_while_pools_change),
+    };
+    return cmocka_run_group_tests_name("session_pools_churn", tests, NULL, NULL);
+}

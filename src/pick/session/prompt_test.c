@@ -1,0 +1,386 @@
+/* Requests whose prompt a profile wants to know: how long the pick waits for it, that it goes where
+ * its beginning went before, and that nothing is refused for its sake. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/event/clock.h"
+#include "pick/pool/profile/profile.h"
+#include "pick/session/pick_fixture.h"
+
+#define POST ":method=POST|:path=/v1/completions|content-type=application/json"
+#define CHAT ":method=POST|:path=/v1/chat/completions|content-type=application/json"
+
+enum { BLOCK = 16, MOST = 4, N = 8 };
+
+static const struct profile_step PREFIX = {
+    .plugin = &plugin_prefix_cache_scorer, .weight = 1, .name = STR("prefix")};
+
+/* As a profile of a configuration, and as the default, which asks for no body. */
+static const struct profile ASKING = {
+    .scorers = &PREFIX,
+    .n_scorers = 1,
+    .picker = {.plugin = &plugin_max_score_picker},
+    .wants = {.prompt = true, .body = true, .blocks = {BLOCK, MOST}, .capacity = 1000}};
+static const struct profile MODEST = {
+    .scorers = &PREFIX,
+    .n_scorers = 1,
+    .picker = {.plugin = &plugin_max_score_picker},
+    .wants = {.prompt = true, .blocks = {BLOCK, MOST}, .capacity = 1000}};
+
+/* Takes the spec. */
+static struct stage *open_stage(struct pool_spec *spec, const struct profile *profile) {
+    struct stage *stage = calloc(1, sizeof(*stage));
+    struct prefix_table *table;
+    struct error err;
+    for (uint32_t i = 0; i < N; i++) {
+        struct pool_wanted wanted = {.address = fixture_numbered(100 + i)};
+        assert_int_equal(pool_spec_add_endpoint(spec, &wanted, &err), ST_OK);
+    }
+    spec->profile = profile;
+    assert_int_equal(pool_new(&stage->pool.pool, &err), ST_OK);
+    assert_int_equal(prefix_table_new(PREFIX_MIN_BYTES, &table, &err), ST_OK);
+    pool_use_prefixes(stage->pool.pool, table);
+    prefix_table_free(table);
+    fixture_update(stage->pool.pool, spec);
+    assert_int_equal(pool_reader_new(stage->pool.pool, 1, &stage->pool.reader, &err), ST_OK);
+    stage_stream(stage, &stage_limits);
+    return stage;
+}
+
+static void begin_again(struct stage *stage) {
+    stage_end(stage);
+    stage_stream(stage, &stage_limits);
+}
+
+/* The endpoint that was picked, as a text that stays. */
+static const char *picked(struct stage *stage) {
+    static char text[4][64];
+    static int next;
+    struct str got = stage_pick(stage_next(stage));
+    char *out = text[next++ % 4];
+    snprintf(out, 64, "%.*s", STR_ARG(got));
+    return out;
+}
+
+/* Where a request with this body goes, which comes whole. */
+static const char *ask(struct stage *stage, const char *headers, const char *body,
+                       enum ext_proc_body_mode mode) {
+    struct ext_proc_config config = {.request_body = mode};
+    stage_request(stage, headers, false, &config);
+    if (mode != EXT_PROC_BODY_FULL_DUPLEX) {
+        stage_expect_nod(stage, EXT_PROC_REQUEST_HEADERS);
+    }
+    stage_body(stage, body, true);
+    const char *out = picked(stage);
+    begin_again(stage);
+    return out;
+}
+
+/* Goes each of many prompts where its beginning went before? By chance an eighth would. */
+static void assert_same(struct stage *stage, const char *headers, const char *one,
+                        const char *other, enum ext_proc_body_mode mode, bool is_same) {
+    int n_same = 0;
+    for (int i = 0; i < 40; i++) {
+        char text[1000];
+        snprintf(text, sizeof(text), one, i, i, i, i, i);
+        const char *first = ask(stage, headers, text, mode);
+        snprintf(text, sizeof(text), other, i, i, i, i, i);
+        n_same += strcmp(ask(stage, headers, text, mode), first) == 0;
+    }
+    if (is_same) {
+        assert_int_equal(n_same, 40);
+    } else {
+        assert_true(n_same < 25);
+    }
+}
+
+#define LONG "%020d%020d%020d%020d%020d" /* of which 64 bytes count */
+
+/* ---- what is the same prompt ----------------------------------------------------------------- */
+
+static void the_same_beginning(void **state) {
+    static const enum ext_proc_body_mode modes[] = {
+        EXT_PROC_BODY_FULL_DUPLEX, EXT_PROC_BODY_BUFFERED, EXT_PROC_BODY_BUFFERED_PARTIAL};
+    struct stage *stage = open_stage(fixture_spec(), &ASKING);
+    (void)state;
+    for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++) {
+        assert_same(stage, POST, "{\"model\":\"a\",\"prompt\":\"" LONG "\"}",
+                    "{ \"prompt\" : \"" LONG " and more\", \"max_tokens\" : 5,\"model\":\"a\" }",
+                    modes[i], true);
+    }
+    assert_same(stage, CHAT,
+                "{\"model\":\"a\",\"messages\":[{\"role\":\"user\",\"content\":\"" LONG "\"}]}",
+                "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"" LONG
+                "\"}]},{\"role\":\"assistant\",\"content\":\"x\"}],\"model\":\"a\"}",
+                EXT_PROC_BODY_FULL_DUPLEX, true);
+    stage_close(stage);
+}
+
+static void not_the_same(void **state) {
+    struct stage *stage = open_stage(fixture_spec(), &ASKING);
+    (void)state;
+    assert_same(stage, POST, "{\"model\":\"a\",\"prompt\":\"b" LONG "\"}",
+                "{\"model\":\"b\",\"prompt\":\"b" LONG "\"}", EXT_PROC_BODY_BUFFERED, false);
+    assert_same(stage, POST, "{\"model\":\"a\",\"prompt\":\"c" LONG "\"}",
+                "{\"model\":\"a\",\"prompt\":\"d" LONG "\"}", EXT_PROC_BODY_BUFFERED, false);
+    stage_close(stage);
+}
+
+/* ---- how long the pick waits ----------------------------------------------------------------- */
+
+static void until_the_first_bytes_are_there(void **state) {
+    struct stage *stage = open_stage(fixture_spec(), &ASKING);
+    char text[BLOCK * MOST + 1];
+    (void)state;
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+    stage_body(stage, "{\"model\":\"m\",\"prompt\":\"x", false);
+    stage_expect_silence(stage);
+    assert_true(pick_session_owes(stage->session));
+    stage_body(stage, text, false); /* more than all blocks; the body goes on */
+    picked(stage);
+    stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "{\"model\":\"m\",\"prompt\":\"x", false);
+    stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, text, false);
+    stage_body(stage, "\"}", true);
+    stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "\"}", true);
+    stage_close(stage);
+}
+
+/* A proxy that waits for its answer must get one. */
+static void no_longer_than_it_may(void **state) {
+    struct pick_limits limits = stage_limits;
+    struct stage *stage = open_stage(fixture_spec(), &ASKING);
+    char text[101];
+    (void)state;
+    stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+    stage_body(stage, "{\"prompt\":\"x", false);
+    stage_expect_silence(stage);
+    pick_session_time_out(stage->session);
+    picked(stage);
+    stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "{\"prompt\":\"x", false);
+    stage_end(stage);
+    /* A body that may not be held any longer. */
+    limits.max_body_bytes = 100;
+    stage_stream(stage, &limits);
+    stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+    memset(text, ' ', 100);
+    text[100] = '\0';
+    stage_body(stage, text, false);
+    stage_expect_silence(stage);
+    stage_body(stage, text, false);
+    picked(stage);
+    stage_end(stage);
+    /* One that comes whole, and is too large. */
+    stage_stream(stage, &limits);
+    stage_request(stage, POST "|content-length=200", false, STAGE_CONFIG(BUFFERED, NONE));
+    picked(stage);
+    stage_end(stage);
+    stage_stream(stage, &limits);
+    stage_request(stage, POST, false, STAGE_CONFIG(BUFFERED, NONE));
+    stage_expect_nod(stage, EXT_PROC_REQUEST_HEADERS);
+    stage_part(stage, EXT_PROC_REQUEST_BODY,
+               STR("{\"prompt\":\""
+                   "0123456789012345678901234567890123456789012345678901234567890123456789012345678"
+                   "901234567"
+                   "89\"}"),
+               true);
+    picked(stage);
+    stage_close(stage);
+}
+
+/* Nobody's memory is filled by prompts that never come. */
+static void not_past_the_first_megabyte(void **state) {
+    struct stage *stage = open_stage(fixture_spec(), &ASKING);
+    static char text[(1 << 19) + 1];
+    (void)state;
+    memset(text, ' ', sizeof(text) - 1);
+    stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+    stage_body(stage, text, false);
+    stage_expect_silence(stage);
+    stage_body(stage, text, false);
+    picked(stage);
+    stage_close(stage);
+}
+
+/* Modes in which a body isn't shown, or others than of prompts: nothing is asked for. */
+static void not_where_there_is_none(void **state) {
+    static const char *const headers[] = {
+        ":method=GET|:path=/v1/models", ":method=POST|:path=/v1/audio/speech",
+        POST "|content-encoding=gzip", ":method=POST|:path=/v2/models/m/infer"};
+    static const enum ext_proc_body_mode modes[] = {EXT_PROC_BODY_NONE, EXT_PROC_BODY_STREAMED,
+                                                    EXT_PROC_BODY_GRPC};
+    struct stage *stage = open_stage(fixture_spec(), &ASKING);
+    (void)state;
+    for (size_t i = 0; i < sizeof(headers) / sizeof(*headers); i++) {
+        stage_request(stage, headers[i], false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+        picked(stage);
+        begin_again(stage);
+    }
+    for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++) {
+        struct ext_proc_config config = {.request_body = modes[i]};
+        stage_request(stage, POST, false, &config);
+        const struct ext_proc_reply *reply = stage_next(stage);
+        stage_pick(reply);
+        assert_false(reply->has_modes);
+        begin_again(stage);
+    }
+    stage_request(stage, POST, true, STAGE_CONFIG(FULL_DUPLEX, NONE)); /* no body */
+    picked(stage);
+    stage_close(stage);
+}
+
+/* The default asks for no body of its own accord, and uses one that is looked into anyway. */
+static void the_default_asks_for_nothing(void **state) {
+    struct stage *stage = open_stage(fixture_spec(), &MODEST);
+    (void)state;
+    stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+    picked(stage);
+    begin_again(stage);
+    stage_request(stage, POST, false, STAGE_CONFIG(BUFFERED, NONE));
+    picked(stage);
+    stage_close(stage);
+    struct pool_spec *spec = fixture_spec();
+    stage_add_model(spec, "a", POOL_CRITICAL);
+    stage = open_stage(spec, &MODEST);
+    assert_same(stage, POST, "{\"model\":\"a\",\"prompt\":\"" LONG "\"}",
+                "{\"model\":\"a\",\"prompt\":\"" LONG "\"}", EXT_PROC_BODY_FULL_DUPLEX, true);
+    /* It does not wait for the prompt behind the model. */
+    stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+    stage_body(stage, "{\"model\":\"a\"", false);
+    picked(stage);
+    stage_close(stage);
+}
+
+/* ---- what is wrong is for the server to say -------------------------------------------------- */
+
+static void nothing_is_refused_for_it(void **state) {
+    static const char *const bodies[] = {"",
+                                         "hello",
+                                         "[1]",
+                                         "{\"prompt\":",
+                                         "{\"prompt\":\"\\q\"}",
+                                         "{\"model\":7,\"prompt\":7}",
+                                         "{\"prompt\":{}}",
+                                         "\x1f\x8b\x08",
+                                         "{}"};
+    static const enum ext_proc_body_mode modes[] = {
+        EXT_PROC_BODY_FULL_DUPLEX, EXT_PROC_BODY_BUFFERED, EXT_PROC_BODY_BUFFERED_PARTIAL};
+    struct stage *stage = open_stage(fixture_spec(), &ASKING);
+    (void)state;
+    for (size_t i = 0; i < sizeof(bodies) / sizeof(*bodies); i++) {
+        for (size_t k = 0; k < sizeof(modes) / sizeof(*modes); k++) {
+            ask(stage, POST, bodies[i], modes[k]);
+        }
+    }
+    /* One whose buffer ends before the prompt does. */
+    stage_request(stage, POST, false, STAGE_CONFIG(BUFFERED_PARTIAL, NONE));
+    stage_expect_nod(stage, EXT_PROC_REQUEST_HEADERS);
+    stage_body(stage, "{\"prompt\":\"x", false);
+    picked(stage);
+    begin_again(stage);
+    /* Trailers end a body. */
+    stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+    stage_body(stage, "{\"prompt\":\"x", false);
+    stage_trailers(stage, EXT_PROC_REQUEST_TRAILERS);
+    picked(stage);
+    stage_close(stage);
+}
+
+/* But a model that has to be named has to be. */
+static void a_model_is_needed_as_before(void **state) {
+    struct pool_spec *spec = fixture_spec();
+    struct stage *stage;
+    (void)state;
+    spec->strict_models = true;
+    stage_add_model(spec, "m", POOL_STANDARD);
+    stage = open_stage(spec, &ASKING);
+    stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+    stage_body(stage, "{\"prompt\":\"x\"}", true);
+    stage_expect_refusal(stage, 400);
+    stage_end(stage);
+    stage_stream(stage, &stage_limits);
+    stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+    stage_body(stage, "{\"prompt\":\"x\",\"model\":\"n\"", false);
+    stage_body(stage, "}", true);
+    stage_expect_refusal(stage, 404);
+    stage_close(stage);
+}
+
+/* ---- how much work it is --------------------------------------------------------------------- */
+
+static void tokens(void **state) {
+    static const struct {
+        const char *headers, *body;
+        uint64_t wanted;
+    } rows[] = {
+        {POST, "{\"prompt\":\"0123456789abcdef\",\"max_tokens\":100}", 104},
+        {POST, "{\"prompt\":[1,2,3],\"max_tokens\":7}", 10},
+        {POST "|content-length=4000", "{\"prompt\":[1,2,3],\"max_tokens\":7}", 10},
+        {POST "|content-length=4000", "nothing", 1000},
+        {POST "|content-encoding=gzip|content-length=400", NULL, 100},
+        {":method=GET|:path=/", NULL, 0},
+        {POST, "{\"prompt\":\"\",\"max_tokens\":4000000000}", 1 << 30},
+    };
+    struct stage *stage = open_stage(fixture_spec(), &ASKING);
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        stage_request(stage, rows[i].headers, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+        if (rows[i].body) {
+            stage_body(stage, rows[i].body, true);
+        }
+        const struct endpoint *endpoint = fixture_endpoint(&stage->pool, picked(stage));
+        assert_int_equal(endpoint_n_tokens(endpoint), rows[i].wanted);
+        pick_session_half_close(stage->session);
+        assert_int_equal(endpoint_n_tokens(endpoint), 0);
+        begin_again(stage);
+    }
+    stage_close(stage);
+}
+
+/* Answers are timed from the pick; what fails fast is not fast. */
+static void how_long_answers_take(void **state) {
+    static const uint64_t second = 1000000000;
+    static const struct profile profile = {.picker = {.plugin = &plugin_random_picker},
+                                           .wants = {.latency = true}};
+    struct stage *stage = open_stage(fixture_spec(), &profile);
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        clock_drive_ns(second);
+        stage_request(stage, POST, true, STAGE_CONFIG(NONE, NONE));
+        const struct endpoint *endpoint = fixture_endpoint(&stage->pool, picked(stage));
+        clock_drive_ns(3 * second);
+        stage_answer(stage, i == 0 ? ":status=503" : ":status=200", false);
+        clock_drive_ns(13 * second);
+        stage_trailers(stage, EXT_PROC_RESPONSE_TRAILERS);
+        assert_int_equal(endpoint->answered_ns, i == 0 ? 0 : 3 * second);
+        assert_float_equal(endpoint->first_byte_s, i == 0 ? 0.f : 2.f, 0.001);
+        assert_float_equal(endpoint->answer_s, i == 0 ? 0.f : 3.f, 0.001);
+        begin_again(stage);
+    }
+    stage_close(stage);
+    clock_drive_ns(0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_same_beginning),
+        cmocka_unit_test(not_the_same),
+        cmocka_unit_test(until_the_first_bytes_are_there),
+        cmocka_unit_test(no_longer_than_it_may),
+        cmocka_unit_test(not_past_the_first_megabyte),
+        cmocka_unit_test(not_where_there_is_none),
+        cmocka_unit_test(the_default_asks_for_nothing),
+        cmocka_unit_test(nothing_is_refused_for_it),
+        cmocka_unit_test(a_model_is_needed_as_before),
+        cmocka_unit_test(tokens),
+        cmocka_unit_test(how_long_answers_take),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,356 @@
+/* The answer's way through a session: what is learnt of the endpoint, what is said, and when the
+ * request has ended. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "pick/session/pick_fixture.h"
+
+#define GET ":method=GET|:path=/"
+#define OF_GRPC ":method=POST|:path=/p.S/Method|content-type=application/grpc"
+#define OK ":status=200|content-type=application/json"
+
+static struct pool_spec *two(void) {
+    struct pool_spec *spec = fixture_spec();
+    fixture_add(spec, "10.0.0.1:8000");
+    fixture_add(spec, "10.0.0.2:8000");
+    return spec;
+}
+
+static uint64_t n_in_flight(struct stage *stage) {
+    struct pool_numbers numbers;
+    pool_read(stage->pool.pool, &numbers);
+    return numbers.n_in_flight;
+}
+
+/* A stream whose request is picked for. Returns: the endpoint. */
+static struct endpoint *begin_request(struct stage *stage, const char *headers,
+                                      const struct ext_proc_config *config) {
+    char text[ENDPOINT_TEXT_BYTES];
+    stage_end(stage);
+    stage_stream(stage, &stage_limits);
+    stage_request(stage, headers, true, config);
+    struct str picked = stage_pick(stage_next(stage));
+    snprintf(text, sizeof(text), "%.*s", STR_ARG(picked));
+    assert_int_equal(n_in_flight(stage), 1);
+    return fixture_endpoint(&stage->pool, text);
+}
+
+static struct endpoint *begin(struct stage *stage, const struct ext_proc_config *config) {
+    return begin_request(stage, GET, config);
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+/* With its last message the request counts no more, whatever mode it came in. */
+static void the_end_of_the_answer_is_the_end(void **state) {
+    struct stage *stage = stage_open(two());
+    (void)state;
+    begin(stage, STAGE_CONFIG(NONE, NONE));
+    stage_answer(stage, OK, true);
+    stage_expect_nod(stage, EXT_PROC_RESPONSE_HEADERS);
+    assert_int_equal(n_in_flight(stage), 0);
+    begin(stage, STAGE_CONFIG(NONE, STREAMED));
+    stage_answer(stage, OK, false);
+    stage_expect_nod(stage, EXT_PROC_RESPONSE_HEADERS);
+    stage_part(stage, EXT_PROC_RESPONSE_BODY, STR("{}"), false);
+    stage_expect_nod(stage, EXT_PROC_RESPONSE_BODY);
+    assert_int_equal(n_in_flight(stage), 1);
+    stage_part(stage, EXT_PROC_RESPONSE_BODY, STR(""), true);
+    stage_expect_nod(stage, EXT_PROC_RESPONSE_BODY);
+    assert_int_equal(n_in_flight(stage), 0);
+    begin(stage, STAGE_CONFIG(NONE, NONE));
+    stage_answer(stage, OK, false);
+    stage_expect_nod(stage, EXT_PROC_RESPONSE_HEADERS);
+    stage_trailers(stage, EXT_PROC_RESPONSE_TRAILERS);
+    stage_expect_nod(stage, EXT_PROC_RESPONSE_TRAILERS);
+    assert_int_equal(n_in_flight(stage), 0);
+    stage_close(stage);
+}
+
+/* A proxy that shows nothing of the answer ends the stream with the request. */
+static void the_end_of_the_stream_is_the_end(void **state) {
+    struct stage *stage = stage_open(two());
+    (void)state;
+    begin(stage, STAGE_CONFIG(NONE, NONE));
+    pick_session_half_close(stage->session);
+    assert_true(stage->finished);
+    assert_int_equal(stage->why.status, ST_OK);
+    assert_int_equal(n_in_flight(stage), 0);
+    begin(stage, STAGE_CONFIG(NONE, NONE)); /* and a reset */
+    stage_close(stage);
+}
+
+/* Its headers may not be shown at all: trailers, or a body, come first. */
+static void an_answer_without_its_headers(void **state) {
+    struct stage *stage = stage_open(two());
+    (void)state;
+    begin(stage, STAGE_CONFIG(NONE, NONE));
+    stage_trailers(stage, EXT_PROC_RESPONSE_TRAILERS);
+    stage_expect_nod(stage, EXT_PROC_RESPONSE_TRAILERS);
+    begin(stage, STAGE_CONFIG(NONE, BUFFERED));
+    stage_part(stage, EXT_PROC_RESPONSE_BODY, STR("{}"), true);
+    stage_expect_nod(stage, EXT_PROC_RESPONSE_BODY);
+    assert_int_equal(n_in_flight(stage), 0);
+    stage_close(stage);
+}
+
+/* The request's headers may not be shown either: then nothing is picked, and nothing broken. */
+static void an_answer_without_its_request(void **state) {
+    struct stage *stage = stage_open(two());
+    (void)state;
+    stage_answer(stage, OK, false);
+    stage_expect_nod(stage, EXT_PROC_RESPONSE_HEADERS);
+    stage_trailers(stage, EXT_PROC_RESPONSE_TRAILERS);
+    stage_expect_nod(stage, EXT_PROC_RESPONSE_TRAILERS);
+    assert_false(stage->finished);
+    stage_close(stage);
+}
+
+/* ---- the body -------------------------------------------------------------------------------- */
+
+static void in_duplex_mode_the_body_goes_on(void **state) {
+    struct stage *stage = stage_open(two());
+    char *body = malloc(150000);
+    (void)state;
+    memset(body, 'y', 150000);
+    begin(stage, STAGE_CONFIG(FULL_DUPLEX, FULL_DUPLEX));
+    stage_answer(stage, OK, false);
+    stage_expect_nod(stage, EXT_PROC_RESPONSE_HEADERS);
+    stage_part(stage, EXT_PROC_RESPONSE_BODY, str_make(body, 150000), true);
+    assert_int_equal(stage->n_said, 2 + 3);
+    stage_expect_body(stage, EXT_PROC_RESPONSE_BODY, str_make(body, 150000), true);
+    free(body);
+    stage_close(stage);
+}
+
+/* Messages of gRPC go on as they are; one with its prefix is a body like any other, and so is what
+ * is no gRPC. */
+static void in_mode_grpc_messages_go_on(void **state) {
+    struct stage *stage = stage_open(two());
+    char *body = malloc(150000);
+    (void)state;
+    memset(body, 'y', 150000);
+    begin_request(stage, OF_GRPC, STAGE_CONFIG(NONE, GRPC));
+    stage_answer(stage, OK, false);
+    stage_expect_nod(stage, EXT_PROC_RESPONSE_HEADERS);
+    stage_part(stage, EXT_PROC_RESPONSE_BODY, str_make(body, 150000), false);
+    assert_int_equal(stage_next(stage)->body.len, 150000); /* it stays one */
+    stage_part(stage, EXT_PROC_RESPONSE_BODY, STR("\0\0\0\0\1y\1\0\0\0\0"), false);
+    stage_expect_nod(stage, EXT_PROC_RESPONSE_BODY);
+    stage_part(stage, EXT_PROC_RESPONSE_BODY, STR("\0\0\0\0\2y"), false);
+    assert_int_equal(stage_next(stage)->body.len, 6);
+    stage_trailers(stage, EXT_PROC_RESPONSE_TRAILERS);
+    stage_expect_nod(stage, EXT_PROC_RESPONSE_TRAILERS);
+    begin(stage, STAGE_CONFIG(NONE, GRPC));
+    stage_part(stage, EXT_PROC_RESPONSE_BODY, str_make(body, 150000), true);
+    stage_expect_nod(stage, EXT_PROC_RESPONSE_BODY);
+    stage_close(stage);
+    free(body);
+}
+
+/* A stream that talks for hours: what has left costs nothing any more. */
+static void an_endless_answer_costs_no_memory(void **state) {
+    struct stage *stage = stage_open(two());
+    size_t bytes = 0;
+    (void)state;
+    begin(stage, STAGE_CONFIG(FULL_DUPLEX, FULL_DUPLEX));
+    stage_answer(stage, OK, false);
+    stage_flush(stage);
+    for (int i = 0; i < 3000; i++) {
+        stage_part(stage, EXT_PROC_RESPONSE_BODY, STR("data: {}\n\n"), false);
+        stage_flush(stage);
+        assert_int_equal(stage->n_messages, 0);
+        if (i == 30) {
+            bytes = arena_bytes(stage->arena);
+        }
+    }
+    assert_int_equal(arena_bytes(stage->arena), bytes);
+    assert_int_equal(stage->n_said, 3002);
+    stage_close(stage);
+}
+
+/* ---- who served ------------------------------------------------------------------------------ */
+
+static void answer_with(struct stage *stage, const char *space, const char *key, const char *value,
+                        bool as_attribute) {
+    struct ext_proc_header header = {STR(":status"), STR("200")};
+    struct ext_proc_entry entry = {.key = str_of(key), .text = str_of(value)};
+    struct ext_proc_space spaces = {str_of(space), &entry, 1};
+    struct ext_proc_question question = {.kind = EXT_PROC_RESPONSE_HEADERS,
+                                         .headers = &header,
+                                         .n_headers = 1,
+                                         .has_metadata = true};
+    if (as_attribute) {
+        question.attributes = &spaces;
+        question.n_attributes = 1;
+    } else {
+        question.metadata = &spaces;
+        question.n_metadata = 1;
+    }
+    stage_ask(stage, &question);
+}
+
+#define SERVED STAGE_DESTINATION "-served"
+#define ATTRIBUTES "envoy.filters.http.ext_proc"
+
+/* From now on the request counts for whom it was sent to. */
+static void it_counts_where_it_is_served(void **state) {
+    struct stage *stage = stage_open(two());
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct endpoint *picked = begin(stage, STAGE_CONFIG(NONE, NONE));
+        const char *other =
+            str_is(endpoint_text(picked), "10.0.0.1:8000") ? "10.0.0.2:8000" : "10.0.0.1:8000";
+        struct endpoint *served = fixture_endpoint(&stage->pool, other);
+        answer_with(stage, i ? ATTRIBUTES : "envoy.lb", i ? "upstream.address" : SERVED, other, i);
+        stage_expect_nod(stage, EXT_PROC_RESPONSE_HEADERS);
+        assert_int_equal(endpoint_in_flight(picked), 0);
+        assert_int_equal(endpoint_in_flight(served), 1);
+    }
+    struct endpoint *picked = begin(stage, STAGE_CONFIG(NONE, NONE));
+    answer_with(stage, "envoy.lb", SERVED, "10.9.9.9:1", false); /* of no pool of ours */
+    assert_int_equal(endpoint_in_flight(picked), 1);
+    stage_close(stage);
+}
+
+static void a_refused_connection_is_learnt_of(void **state) {
+    struct stage *stage = stage_open(two());
+    (void)state;
+    struct endpoint *first = begin(stage, STAGE_CONFIG(NONE, NONE));
+    answer_with(stage, ATTRIBUTES, "response.code_details",
+                "upstream_reset_before_response_started{remote_connection_failure|delayed_connect_"
+                "error:_Connection_refused}",
+                true);
+    stage_expect_nod(stage, EXT_PROC_RESPONSE_HEADERS);
+    assert_true(endpoint_is_refused(first));
+    struct endpoint *second = begin(stage, STAGE_CONFIG(NONE, NONE)); /* while another is left */
+    assert_ptr_not_equal(second, first);
+    answer_with(stage, ATTRIBUTES, "response.code_details",
+                "upstream_reset_before_response_started{connection_termination}", true);
+    assert_false(endpoint_is_refused(second)); /* it had answered the connection */
+    pool_refused(stage->pool.pool, second);
+    struct endpoint *third = begin(stage, STAGE_CONFIG(NONE, NONE));
+    answer_with(stage, ATTRIBUTES, "response.code_details", "via_upstream", true);
+    assert_false(endpoint_is_refused(third));
+    stage_close(stage);
+}
+
+/* Without attributes the router's own header says that an upstream has answered. */
+static void an_answer_clears_its_endpoint(void **state) {
+    struct pool_spec *spec = fixture_spec();
+    (void)state;
+    fixture_add(spec, "10.0.0.1:8000");
+    struct stage *stage = stage_open(spec);
+    struct endpoint *endpoint = begin(stage, STAGE_CONFIG(NONE, NONE));
+    pool_refused(stage->pool.pool, endpoint);
+    stage_answer(stage, ":status=503", true); /* of the proxy itself */
+    assert_true(endpoint_is_refused(endpoint));
+    begin(stage, STAGE_CONFIG(NONE, NONE));
+    stage_answer(stage, ":status=503|x-envoy-upstream-service-time=1", true);
+    assert_false(endpoint_is_refused(endpoint));
+    stage_close(stage);
+}
+
+/* ---- conformance ----------------------------------------------------------------------------- */
+
+/* `tell` switches it on, whatever does that in the configuration. */
+static void assert_told(void (*tell)(struct protocol *protocol)) {
+    static const struct {
+        const char *key, *value, *expected;
+    } cases[] = {
+        {SERVED, "10.0.0.1:8000", "10.0.0.1:8000"},
+        {"x", "y", "fail: missing destination endpoint served metadata"},
+        {NULL, NULL, "fail: missing envoy lb metadata"},
+    };
+    struct pool_spec *spec = two();
+    tell(&spec->protocol);
+    struct stage *stage = stage_open(spec);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        begin(stage, STAGE_CONFIG(FULL_DUPLEX, FULL_DUPLEX));
+        if (cases[i].key) {
+            answer_with(stage, "envoy.lb", cases[i].key, cases[i].value, false);
+        } else {
+            stage_answer(stage, OK, false);
+        }
+        const struct ext_proc_reply *reply = stage_next(stage);
+        stage_assert_text(stage_set(reply, "x-conformance-test-served-endpoint"),
+                          cases[i].expected);
+        assert_int_equal(stage_n_set(reply), 1);
+    }
+    stage_close(stage);
+}
+
+static void by_conformance(struct protocol *protocol) {
+    protocol->conformance = true;
+}
+
+static void by_the_verifier(struct protocol *protocol) {
+    protocol->tell_served = true;
+}
+
+static void the_conformance_suite_is_told_who_served(void **state) {
+    (void)state;
+    assert_told(by_conformance);
+    assert_told(by_the_verifier);
+}
+
+/* ---- a proxy that answers by itself ---------------------------------------------------------- */
+
+/* While the request is held a proxy may answer it: with a timeout of its own. */
+static void a_local_reply_before_the_pick(void **state) {
+    struct stage *stage = stage_open(stage_models());
+    (void)state;
+    stage_request(stage, ":method=POST|:path=/v1/completions", false,
+                  STAGE_CONFIG(FULL_DUPLEX, FULL_DUPLEX));
+    stage_body(stage, "{\"prompt\":", false);
+    stage_answer(stage, ":status=408", false);
+    stage_expect_nod(stage, EXT_PROC_RESPONSE_HEADERS);
+    assert_int_equal(stage->n_messages, 0); /* nothing is held any more */
+    assert_false(pick_session_owes(stage->session));
+    stage_body(stage, "1}", true); /* nobody wants it */
+    stage_expect_silence(stage);
+    stage_part(stage, EXT_PROC_RESPONSE_BODY, STR("late"), true);
+    stage_expect_chunk(stage, EXT_PROC_RESPONSE_BODY, "late", true);
+    stage_close(stage);
+}
+
+/* An answer may begin before the request has ended. */
+static void an_early_answer(void **state) {
+    struct stage *stage = stage_open(stage_models());
+    (void)state;
+    stage_request(stage, ":method=POST|:path=/v2/models/m/infer", false,
+                  STAGE_CONFIG(FULL_DUPLEX, FULL_DUPLEX));
+    stage_pick(stage_next(stage));
+    stage_answer(stage, OK, false);
+    stage_expect_nod(stage, EXT_PROC_RESPONSE_HEADERS);
+    stage_body(stage, "{}", true);
+    stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "{}", true);
+    stage_part(stage, EXT_PROC_RESPONSE_BODY, STR("{}"), true);
+    stage_expect_chunk(stage, EXT_PROC_RESPONSE_BODY, "{}", true);
+    stage_close(stage);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_end_of_the_answer_is_the_end),
+        cmocka_unit_test(the_end_of_the_stream_is_the_end),
+        cmocka_unit_test(an_answer_without_its_headers),
+        cmocka_unit_test(an_answer_without_its_request),
+        cmocka_unit_test(in_duplex_mode_the_body_goes_on),
+        cmocka_unit_test(in_mode_grpc_messages_go_on),
+        cmocka_unit_test(an_endless_answer_costs_no_memory),
+        cmocka_unit_test(it_counts_where_it_is_served),
+        cmocka_unit_test(a_refused_connection_is_learnt_of),
+        cmocka_unit_test(an_answer_clears_its_endpoint),
+        cmocka_unit_test(the_conformance_suite_is_told_who_served),
+        cmocka_unit_test(a_local_reply_before_the_pick),
+        cmocka_unit_test(an_early_answer),
+    };
+    return cmocka_run_group_tests_name("session_response", tests, NULL, NULL);
+}

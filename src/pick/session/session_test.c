@@ -1,0 +1,495 @@
+/* Sessions at the headers: where a request goes, and how it is told. What bodies change is in
+ * body_test.c, the answer's way in response_test.c. */
+#include "pick/session/session.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "pick/pool/profile/profile.h"
+#include "pick/session/pick_fixture.h"
+
+#define GET ":method=GET|:path=/v1/models|:scheme=http|accept=*/*"
+#define POST ":method=POST|:path=/v1/completions|content-type=application/json|content-length=42"
+#define INFER ":method=POST|:path=/v2/models/digits/infer|content-type=application/json"
+
+static struct pool_spec *one(void) {
+    struct pool_spec *spec = fixture_spec();
+    fixture_add(spec, "10.0.0.1:8000");
+    return spec;
+}
+
+/* ---- a pick ---------------------------------------------------------------------------------- */
+
+static void a_get_is_picked_for_at_the_headers(void **state) {
+    struct stage *stage = stage_open(one());
+    (void)state;
+    stage_request(stage, GET, true, STAGE_CONFIG(FULL_DUPLEX, FULL_DUPLEX));
+    const struct ext_proc_reply *reply = stage_next(stage);
+    assert_int_equal(reply->kind, EXT_PROC_REQUEST_HEADERS);
+    stage_assert_text(stage_pick(reply), "10.0.0.1:8000");
+    assert_int_equal(stage_n_set(reply), 1); /* nothing else of the request is touched */
+    assert_false(reply->has_modes);
+    stage_expect_silence(stage);
+    assert_false(stage->finished);
+    stage_close(stage);
+}
+
+/* protocol_config is there and empty: nobody waits for a body. */
+static void headers_only(void **state) {
+    struct stage *stage = stage_open(one());
+    (void)state;
+    stage_request(stage, POST, false, STAGE_CONFIG(NONE, NONE));
+    stage_assert_text(stage_pick(stage_next(stage)), "10.0.0.1:8000");
+    stage_expect_silence(stage);
+    assert_false(pick_session_owes(stage->session));
+    stage_close(stage);
+}
+
+static void an_ipv6_endpoint_has_brackets(void **state) {
+    struct pool_spec *spec = fixture_spec();
+    (void)state;
+    fixture_add(spec, "[::1]:8000");
+    struct stage *stage = stage_open(spec);
+    stage_request(stage, GET, true, STAGE_CONFIG(NONE, NONE));
+    stage_assert_text(stage_pick(stage_next(stage)), "[::1]:8000");
+    stage_close(stage);
+}
+
+/* Only raw_value is set, and what a client sent there is replaced: nothing is appended. */
+static void a_client_does_not_choose(void **state) {
+    struct stage *stage = stage_open(one());
+    (void)state;
+    stage_request(stage, GET "|" STAGE_DESTINATION "=10.6.6.6:1", true, STAGE_CONFIG(NONE, NONE));
+    const struct ext_proc_reply *reply = stage_next(stage);
+    stage_assert_text(stage_pick(reply), "10.0.0.1:8000"); /* once: stage_set looks */
+    assert_int_equal(stage_n_set(reply), 1);
+    stage_close(stage);
+}
+
+/* Of the same candidates the next best, never the first again; none where there is no other. */
+static void fallbacks(void **state) {
+    (void)state;
+    for (uint32_t n = 1; n <= 3; n++) {
+        for (int way = FALLBACK_NONE; way <= FALLBACK_LIST; way++) {
+            struct pool_spec *spec = fixture_spec_of(n);
+            spec->protocol.fallback = (enum protocol_fallback)way;
+            spec->protocol.n_fallbacks = way == FALLBACK_LIST ? 2 : 1;
+            struct stage *stage = stage_open(spec);
+            stage_request(stage, GET, true, STAGE_CONFIG(NONE, NONE));
+            const struct ext_proc_reply *reply = stage_next(stage);
+            struct str rest = stage_pick(reply), first = str_cut(&rest, ',');
+            struct ext_proc_value key =
+                ext_proc_reply_find(reply, STR("envoy.lb"), STR(STAGE_DESTINATION "-fallback"));
+            assert_int_equal(key.kind,
+                             way == FALLBACK_KEY && n > 1 ? EXT_PROC_STRING : EXT_PROC_ABSENT);
+            assert_false(key.kind == EXT_PROC_STRING && str_eq(key.text, first));
+            for (uint32_t i = 1; i < n && way == FALLBACK_LIST; i++) {
+                assert_false(str_eq(str_cut(&rest, ','), first));
+            }
+            assert_null(rest.ptr);
+            stage_close(stage);
+        }
+    }
+}
+
+/* The names are settings. */
+static void other_names(void **state) {
+    struct pool_spec *spec = one();
+    (void)state;
+    spec->protocol.destination_header = STR("x-to");
+    spec->protocol.destination_namespace = STR("our.lb");
+    spec->protocol.destination_key = STR("to");
+    struct stage *stage = stage_open(spec);
+    stage_request(stage, GET, true, STAGE_CONFIG(NONE, NONE));
+    const struct ext_proc_reply *reply = stage_next(stage);
+    stage_assert_text(stage_set(reply, "x-to"), "10.0.0.1:8000");
+    stage_assert_text(ext_proc_reply_find(reply, STR("our.lb"), STR("to")).text, "10.0.0.1:8000");
+    stage_close(stage);
+}
+
+/* ---- the subset ------------------------------------------------------------------------------ */
+
+#define HINT "x-gateway-destination-endpoint-subset"
+
+static void ask_with_hint(struct stage *stage, enum ext_proc_kind kind, const char *headers,
+                          struct str body, const struct ext_proc_entry *hint) {
+    struct ext_proc_header list[32];
+    struct ext_proc_space space = {STR("envoy.lb.subset_hint"), hint, 1};
+    struct ext_proc_question question = {.kind = kind,
+                                         .headers = list,
+                                         .n_headers = stage_headers(headers, list, 32),
+                                         .body = body,
+                                         .end_of_stream = true,
+                                         .config = STAGE_CONFIG(FULL_DUPLEX, NONE),
+                                         .has_metadata = true,
+                                         .metadata = &space,
+                                         .n_metadata = 1};
+    question.end_of_stream = kind == EXT_PROC_REQUEST_BODY || str_is(str_of(headers), GET);
+    stage_ask(stage, &question);
+}
+
+static void only_of_the_subset(void **state) {
+    static const struct str list[] = {{"10.0.0.1:8000", 13}, {"10.9.9.9:8000", 13}};
+    static const struct str strangers[] = {{"10.9.9.9:8000", 13}, {"10.0.0.1:9", 10}};
+    const struct {
+        struct ext_proc_entry hint;
+        const char *expected; /* NULL: 503 */
+    } cases[] = {
+        {{STR(HINT), {NULL, 0}, list, 2}, "10.0.0.1:8000"},
+        {{STR(HINT), STR("10.9.9.9:8000, 10.0.0.2:8000"), NULL, 0}, "10.0.0.2:8000"},
+        {{STR(HINT), {NULL, 0}, strangers, 2}, NULL}, /* the port counts */
+        {{STR(HINT), {NULL, 0}, list, 0}, NULL},      /* set, and empty */
+        {{STR(HINT), STR(""), NULL, 0}, NULL},
+        {{STR(HINT), STR("10.0.0.1"), NULL, 0}, NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < 20 * sizeof(cases) / sizeof(cases[0]); i++) { /* not by luck */
+        struct stage *stage = stage_open(fixture_spec_of(3));
+        size_t k = i / 20;
+        ask_with_hint(stage, EXT_PROC_REQUEST_HEADERS, i % 2 ? GET : POST, STR(""), &cases[k].hint);
+        if (cases[k].expected) {
+            stage_assert_text(stage_pick(stage_next(stage)), cases[k].expected);
+        } else {
+            stage_expect_refusal(stage, 503);
+        }
+        stage_close(stage);
+    }
+}
+
+/* What the first message says holds, though later ones come without it; what comes late counts as
+ * long as nothing is picked. */
+static void the_subset_of_one_message_holds(void **state) {
+    static const struct ext_proc_entry hint = {
+        {HINT, sizeof(HINT) - 1}, {"10.0.0.1:8000", 13}, NULL, 0};
+    static const struct ext_proc_entry other = {
+        {HINT, sizeof(HINT) - 1}, {"10.0.0.2:8000", 13}, NULL, 0};
+    (void)state;
+    for (int i = 0; i < 30; i++) {
+        struct pool_spec *spec = fixture_spec_of(3);
+        spec->strict_models = true;
+        stage_add_model(spec, "m", POOL_STANDARD);
+        struct stage *stage = stage_open(spec);
+        const char *body = "{\"model\":\"m\"}";
+        if (i % 3 == 2) {
+            stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+        } else {
+            ask_with_hint(stage, EXT_PROC_REQUEST_HEADERS, POST, STR(""), &hint);
+        }
+        if (i % 3 == 0) {
+            stage_body(stage, body, true);
+        } else {
+            ask_with_hint(stage, EXT_PROC_REQUEST_BODY, "", str_of(body),
+                          i % 3 == 2 ? &hint : &other);
+        }
+        stage_assert_text(stage_pick(stage_next(stage)), "10.0.0.1:8000");
+        stage_close(stage);
+    }
+}
+
+/* The header of the gateways' conformance tests, when it is switched on. */
+static void the_selection_header(void **state) {
+    static const struct {
+        const char *header;
+        bool on;
+        const char *expected; /* "": any, NULL: 503 */
+    } cases[] = {
+        {"|test-epp-endpoint-selection=10.0.0.1", true, "10.0.0.1:8000"},
+        {"|test-epp-endpoint-selection=10.9.9.9, 10.0.0.2:8000", true, "10.0.0.2:8000"},
+        {"|test-epp-endpoint-selection=10.0.0.1:1", true, NULL},
+        {"|test-epp-endpoint-selection=", true, NULL},
+        {"", true, ""},
+        {"|test-epp-endpoint-selection=10.9.9.9", false, ""},
+    };
+    (void)state;
+    for (size_t i = 0; i < 20 * sizeof(cases) / sizeof(cases[0]); i++) {
+        struct pool_spec *spec = fixture_spec_of(3);
+        char headers[200];
+        spec->protocol.conformance = cases[i / 20].on;
+        snprintf(headers, sizeof(headers), "%s%s", GET, cases[i / 20].header);
+        struct stage *stage = stage_open(spec);
+        stage_request(stage, headers, true, STAGE_CONFIG(NONE, NONE));
+        if (!cases[i / 20].expected) {
+            stage_expect_refusal(stage, 503);
+        } else if (*cases[i / 20].expected) {
+            stage_assert_text(stage_pick(stage_next(stage)), cases[i / 20].expected);
+        } else {
+            stage_pick(stage_next(stage));
+        }
+        stage_close(stage);
+    }
+}
+
+/* ---- the model at the headers ---------------------------------------------------------------- */
+
+/* What is asked, what it is answered with, and the path it goes on with. */
+static void models_known_at_the_headers(void **state) {
+    static const struct {
+        const char *headers;
+        unsigned status; /* 0: a pick */
+        const char *path;
+    } cases[] = {
+        {":method=POST|:path=/v2/models/m/infer", 0, NULL},
+        {":method=POST|:path=/v2/models/old/infer", 0, "/v2/models/new/infer"},
+        {":method=POST|:path=/p/v2/models/old/versions/3/generate?a=b", 0,
+         "/p/v2/models/new/versions/3/generate?a=b"},
+        {":method=POST|:path=/v2/models/o%6cd/infer", 0, "/v2/models/new/infer"},
+        {":method=POST|:path=/v2/models/stranger/infer", 404, NULL},
+        {":method=POST|:path=/v2/models/%/infer", 400, NULL},
+        {":method=GET|:path=/v2/models/stranger", 0, NULL}, /* it is not asked to do anything */
+        {":method=GET|:path=/anything", 0, NULL},           /* names none: never a 404 */
+        {":method=POST|:path=/inference.GRPCInferenceService/ModelStreamInfer", 0, NULL},
+        /* a header that names it, where the path does not */
+        {":method=POST|:path=/v1/completions|x-gateway-model-name=m", 0, NULL},
+        {":method=POST|:path=/v1/completions|x-gateway-model-name=stranger", 404, NULL},
+        {":method=POST|:path=/anything|x-gateway-model-name=stranger", 404, NULL},
+        {":method=POST|:path=/v2/models/m/infer|x-gateway-model-name=stranger", 0, NULL},
+        {":method=POST|:path=/anything|x-gateway-model-name=", 0, NULL},
+        /* a header that names another to ask for, of which the first name counts */
+        {":method=POST|:path=/v2/models/x/infer|x-gateway-model-name-rewrite=m", 0,
+         "/v2/models/m/infer"},
+        {":method=POST|:path=/v2/models/x/infer|x-llm-d-model-name-rewrite=stranger|"
+         "x-gateway-model-name-rewrite=old",
+         0, "/v2/models/new/infer"},
+        {":method=POST|:path=/v2/models/m/infer|x-gateway-model-name-rewrite=stranger", 404, NULL},
+        {":method=POST|:path=/anything|x-gateway-model-name-rewrite=stranger", 0, NULL},
+    };
+    struct stage *stage = stage_open(stage_models());
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        stage_request(stage, cases[i].headers, false, STAGE_CONFIG(NONE, NONE));
+        if (cases[i].status) {
+            stage_expect_refusal(stage, cases[i].status);
+        } else {
+            const struct ext_proc_reply *reply = stage_next(stage);
+            stage_pick(reply);
+            assert_int_equal(stage_n_set(reply), cases[i].path ? 2 : 1);
+            if (cases[i].path) {
+                stage_assert_text(stage_set(reply, ":path"), cases[i].path);
+            }
+            assert_false(reply->has_modes); /* the body never leaves the proxy */
+        }
+        stage_end(stage);
+        stage_stream(stage, &stage_limits);
+    }
+    stage_close(stage);
+}
+
+/* Named by a header, but to be sent on under another name: the body is needed for that alone. */
+static void a_header_and_a_body(void **state) {
+    struct stage *stage = stage_open(stage_models());
+    (void)state;
+    for (int way = 0; way < 2; way++) {
+        const char *headers =
+            way ? POST "|x-gateway-model-name-rewrite=old" : POST "|x-gateway-model-name=old";
+        stage_request(stage, headers, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+        stage_expect_silence(stage);
+        stage_body(stage, "{\"model\":\"whatever\"}", true);
+        stage_assert_text(stage_set(stage_next(stage), "content-length"), "37");
+        stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "{\"model\":\"new\"}", true);
+        stage_end(stage);
+        stage_stream(stage, &stage_limits);
+        stage_request(stage, headers, false, STAGE_CONFIG(NONE, NONE));
+        assert_true(stage_next(stage)->has_modes);
+        stage_body(stage, "{\"model\":\"whatever\"}", true);
+        stage_assert_text(stage_next(stage)->body, "{\"model\":\"new\"}");
+        stage_end(stage);
+        stage_stream(stage, &stage_limits);
+    }
+    stage_close(stage);
+}
+
+/* Rewriting needs no configured models. */
+static void a_rewrite_header_without_models(void **state) {
+    struct stage *stage = stage_open(one());
+    (void)state;
+    stage_request(stage, POST "|x-llm-d-model-name-rewrite=a", false,
+                  STAGE_CONFIG(FULL_DUPLEX, NONE));
+    stage_body(stage, "{\"model\":\"b\"}", true);
+    stage_pick(stage_next(stage));
+    stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "{\"model\":\"a\"}", true);
+    stage_close(stage);
+}
+
+/* ---- refusals -------------------------------------------------------------------------------- */
+
+static void without_endpoints_it_is_503(void **state) {
+    struct stage *stage = stage_open(fixture_spec());
+    (void)state;
+    stage_request(stage, GET, true, STAGE_CONFIG(NONE, NONE));
+    const struct ext_proc_reply *reply = stage_expect_refusal(stage, 503);
+    stage_assert_text(stage_set(reply, "content-type"), "application/json");
+    stage_assert_text(stage_set(reply, "x-llm-d-request-dropped-reason"), "rejected-no-endpoints");
+    stage_assert_text(reply->details, "sluice{NO_ENDPOINT}");
+    stage_assert_text(reply->body, "{\"error\":\"none of the pool's 0 endpoints is ready\"}");
+    stage_close(stage);
+}
+
+static void an_unknown_model_in_the_path_is_404(void **state) {
+    struct pool_spec *spec = one();
+    (void)state;
+    spec->strict_models = true;
+    stage_add_model(spec, "digits", POOL_STANDARD);
+    struct stage *stage = stage_open(spec);
+    stage_request(stage, INFER, false, STAGE_CONFIG(NONE, NONE));
+    stage_pick(stage_next(stage));
+    stage_end(stage);
+    stage_stream(stage, &stage_limits);
+    stage_request(stage, ":method=POST|:path=/v2/models/cats/infer", false,
+                  STAGE_CONFIG(FULL_DUPLEX, NONE));
+    stage_expect_refusal(stage, 404);
+    stage_close(stage);
+}
+
+static void a_sheddable_request_is_429_where_all_are_busy(void **state) {
+    struct pool_spec *spec = one();
+    (void)state;
+    spec->max_in_flight = 1;
+    spec->retry_after_s = 7;
+    stage_add_model(spec, "digits", POOL_SHEDDABLE);
+    struct stage *stage = stage_open(spec);
+    struct pool_pick other = fixture_pick(&stage->pool);
+    stage_request(stage, INFER, false, STAGE_CONFIG(NONE, NONE));
+    const struct ext_proc_reply *reply = stage_expect_refusal(stage, 429);
+    stage_assert_text(stage_set(reply, "retry-after"), "7");
+    stage_assert_text(stage_set(reply, "x-llm-d-request-dropped-reason"), "rejected-saturated");
+    pool_give_back(stage->pool.pool, &other.ticket);
+    stage_close(stage);
+}
+
+/* An objective by header goes before the model's criticality. */
+static void an_objective_says_who_is_shed(void **state) {
+    static const struct {
+        const char *header;
+        bool shed;
+    } cases[] = {
+        {"", false},
+        {"|x-gateway-inference-objective=batch", true},
+        {"|x-llm-d-inference-objective=batch", true},
+        {"|x-llm-d-inference-objective=batch|x-gateway-inference-objective=chat", false},
+        {"|x-gateway-inference-objective=unknown", false},
+    };
+    struct pool_spec *spec = one();
+    const struct pool_objective batch = {STR("batch"), -1}, chat = {STR("chat"), 1};
+    struct error err;
+    (void)state;
+    spec->max_in_flight = 1;
+    assert_int_equal(pool_spec_add_objective(spec, &batch, &err), ST_OK);
+    assert_int_equal(pool_spec_add_objective(spec, &chat, &err), ST_OK);
+    struct stage *stage = stage_open(spec);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct pool_pick other = fixture_pick(&stage->pool);
+        char headers[200];
+        snprintf(headers, sizeof(headers), "%s%s", GET, cases[i].header);
+        stage_request(stage, headers, true, STAGE_CONFIG(NONE, NONE));
+        if (cases[i].shed) {
+            stage_expect_refusal(stage, 429);
+        } else {
+            stage_pick(stage_next(stage));
+        }
+        pool_give_back(stage->pool.pool, &other.ticket);
+        stage_end(stage);
+        stage_stream(stage, &stage_limits);
+    }
+    stage_close(stage);
+}
+
+/* Each session keeps its endpoint, and different ones have different endpoints. */
+static void a_session_keeps_its_endpoint(void **state) {
+    static const struct profile_step filter = {.plugin = &plugin_session_affinity_filter};
+    static const struct profile profile = {
+        .filters = &filter, .n_filters = 1, .picker = {.plugin = &plugin_max_score_picker}};
+    struct pool_spec *spec = fixture_spec_of(8);
+    char first[20][ENDPOINT_TEXT_BYTES];
+    unsigned n_other = 0;
+    (void)state;
+    spec->profile = &profile;
+    struct stage *stage = stage_open(spec);
+    spec->protocol.session_cookie = STR("sid");
+    for (int i = 0; i < 80; i++) {
+        static const char *const ways[] = {"x-session-token=user-%d", "x-session-token=user-%d",
+                                           "cookie=a=1; sid=user-%d",
+                                           "cookie=sid=no|x-session-token=user-%d"};
+        char headers[200], way[100];
+        snprintf(way, sizeof(way), ways[i / 20], i % 20);
+        snprintf(headers, sizeof(headers), "%s|%s", GET, way);
+        stage_request(stage, headers, true, STAGE_CONFIG(NONE, NONE));
+        struct str picked = stage_pick(stage_next(stage));
+        if (i < 20) {
+            snprintf(first[i], sizeof(first[i]), "%.*s", STR_ARG(picked));
+            n_other += i > 0 && strcmp(first[i], first[i - 1]) != 0;
+        } else {
+            stage_assert_text(picked, first[i % 20]);
+        }
+        stage_end(stage);
+        stage_stream(stage, &stage_limits);
+    }
+    assert_true(n_other > 10);
+    stage_close(stage);
+}
+
+/* Found in the body, when the endpoint has been told: others at it are counted, this one is not. */
+static void shed_when_the_body_names_it(void **state) {
+    (void)state;
+    for (uint64_t most = 1; most <= 2; most++) {
+        struct pool_spec *spec = stage_models();
+        spec->max_in_flight = most;
+        struct stage *stage = stage_open(spec);
+        struct pool_pick other = fixture_pick(&stage->pool);
+        stage_request(stage, POST, false, STAGE_CONFIG(NONE, NONE));
+        stage_pick(stage_next(stage));
+        stage_body(stage, "{\"model\":\"cheap\"}", true);
+        if (most == 1) {
+            stage_expect_refusal(stage, 429);
+        } else {
+            stage_expect_nod(stage, EXT_PROC_REQUEST_BODY);
+        }
+        pool_give_back(stage->pool.pool, &other.ticket);
+        stage_close(stage);
+    }
+}
+
+/* A gRPC client gets a status and the sentence. */
+static void grpc_clients_are_told_by_status(void **state) {
+    struct stage *stage = stage_open(fixture_spec());
+    (void)state;
+    stage_request(stage,
+                  ":method=POST|:path=/inference.GRPCInferenceService/ServerLive|"
+                  "content-type=application/grpc+proto",
+                  false, STAGE_CONFIG(NONE, NONE));
+    const struct ext_proc_reply *reply = stage_expect_refusal(stage, 503);
+    assert_int_equal(reply->grpc_status, 14);
+    stage_assert_text(reply->body, "none of the pool's 0 endpoints is ready");
+    assert_null(stage_set(reply, "content-type").ptr);
+    stage_close(stage);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_get_is_picked_for_at_the_headers),
+        cmocka_unit_test(headers_only),
+        cmocka_unit_test(an_ipv6_endpoint_has_brackets),
+        cmocka_unit_test(a_client_does_not_choose),
+        cmocka_unit_test(fallbacks),
+        cmocka_unit_test(other_names),
+        cmocka_unit_test(only_of_the_subset),
+        cmocka_unit_test(the_subset_of_one_message_holds),
+        cmocka_unit_test(the_selection_header),
+        cmocka_unit_test(models_known_at_the_headers),
+        cmocka_unit_test(a_header_and_a_body),
+        cmocka_unit_test(a_rewrite_header_without_models),
+        cmocka_unit_test(without_endpoints_it_is_503),
+        cmocka_unit_test(an_unknown_model_in_the_path_is_404),
+        cmocka_unit_test(a_sheddable_request_is_429_where_all_are_busy),
+        cmocka_unit_test(an_objective_says_who_is_shed),
+        cmocka_unit_test(a_session_keeps_its_endpoint),
+        cmocka_unit_test(shed_when_the_body_names_it),
+        cmocka_unit_test(grpc_clients_are_told_by_status),
+    };
+    return cmocka_run_group_tests_name("session", tests, NULL, NULL);
+}

@@ -1,0 +1,116 @@
+/* `sluice bench`: a load for model servers. One try first, so that a wrong name or shape is one
+ * sentence and not a table of failures; then the steps; then the reports. */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/os/cpus.h"
+#include "program/loadgen/report/html.h"
+#include "program/loadgen/report/json.h"
+#include "program/loadgen/report/report.h"
+#include "program/loadgen/run.h"
+#include "program/options/command.h"
+#include "program/requests/file.h"
+
+/* A run of the command; everything lives in its arena. */
+struct bench_command {
+    struct arena *arena;
+    struct bench_settings settings;
+    struct bench_call call;
+    struct bench_result result;
+};
+
+static enum status run_load(struct bench_command *command, struct error *err) {
+    const struct bench_options *options = &command->settings.options;
+    struct cpus cpus;
+    cpus_read(&cpus);
+    command->result = (struct bench_result){.settings = &command->settings,
+                                            .call = &command->call,
+                                            .started_s = (int64_t)time(NULL),
+                                            .n_cpus = cpus.usable};
+    enum status status = bench_call_try(&command->call, &command->result.first_ns, err);
+    if (status != ST_OK) {
+        return error_prefix(err, "the first request failed, no load was made");
+    }
+    struct bench_progress *progress = options->quiet ? NULL : bench_progress_new(stderr);
+    status = bench_run(command->arena, &command->result, progress, err);
+    bench_progress_free(progress);
+    return status;
+}
+
+static enum status write_text(struct arena *arena, const struct bench_result *result,
+                              void (*print)(struct buf *, const struct bench_result *),
+                              const char *path, struct error *err) {
+    struct buf out;
+    buf_init(&out, arena, 65536);
+    print(&out, result);
+    if (out.failed) {
+        return error_set(err, ST_NO_MEMORY, "no memory for the report");
+    }
+    struct str all = buf_str(&out);
+    return file_write(path, &all, 1, err);
+}
+
+/* The table where people look; the files where they were asked for. */
+static enum status report(struct bench_command *command, struct error *err) {
+    const struct bench_options *options = &command->settings.options;
+    bool json_out = options->json_file && strcmp(options->json_file, "-") == 0;
+    bool html_out = options->html_file && strcmp(options->html_file, "-") == 0;
+    enum status status = write_text(command->arena, &command->result, bench_report_print,
+                                    json_out || html_out ? "/dev/stderr" : "-", err);
+    if (status == ST_OK && options->json_file) {
+        status =
+            write_text(command->arena, &command->result, bench_json_print, options->json_file, err);
+    }
+    if (status == ST_OK && options->html_file) {
+        status =
+            write_text(command->arena, &command->result, bench_html_print, options->html_file, err);
+    }
+    return status;
+}
+
+/* From what is asked for to what came of it. */
+static enum status run_all(struct bench_command *command, struct error *err) {
+    struct tls_client_options options = bench_tls_options(&command->settings.options);
+    struct tls_client *tls;
+    enum status status = tls_client_new(&options, &command->settings.server, &tls, err);
+    if (status == ST_OK) {
+        status = bench_call_make(command->arena, &command->settings, tls, &command->call, err);
+    }
+    if (status == ST_OK) {
+        status = run_load(command, err);
+    }
+    if (status == ST_OK) {
+        status = report(command, err);
+    }
+    tls_client_free(tls);
+    return status;
+}
+
+static int fail(enum status status, const struct error *err) {
+    fprintf(stderr, "sluice bench: %s\n", err->text);
+    return status == ST_BAD_CONFIG ? EXIT_CODE_USAGE : EXIT_CODE_FAILED;
+}
+
+int cli_bench(int argc, char **argv) {
+    struct error err = {0};
+    struct arena *arena = arena_new(NULL, 0);
+    struct bench_command *command = arena ? arena_calloc(arena, 1, sizeof(*command)) : NULL;
+    if (!command) {
+        arena_free(arena);
+        fputs("sluice bench: no memory\n", stderr);
+        return EXIT_CODE_FAILED;
+    }
+    command->arena = arena;
+    int code = bench_settings_read(argc, argv, arena, &command->settings);
+    if (code != COMMAND_GO_ON) {
+        goto out;
+    }
+    enum status status = run_all(command, &err);
+    code = status != ST_OK                         ? fail(status, &err)
+           : bench_all_succeeded(&command->result) ? EXIT_CODE_OK
+                                                   : EXIT_CODE_FAILED;
+out:
+    arena_free(arena);
+    return code;
+}

@@ -1,0 +1,186 @@
+/* `sluice infer` over gRPC: metadata where it is needed, the inference, the answer. */
+#include "program/commands/infer_grpc.h"
+
+#include "codec/protobuf/grpc_text.h"
+#include "program/commands/curl_command.h"
+#include "program/commands/hexdump.h"
+#include "program/commands/infer_call.h"
+#include "program/commands/infer_print.h"
+#include "program/commands/infer_save.h"
+#include "program/requests/file.h"
+#include "program/requests/grpc_infer_message.h"
+#include "program/requests/grpc_link.h"
+#include "program/requests/shell.h"
+
+struct infer_run {
+    struct arena *arena;
+    const struct infer_settings *settings;
+    struct tls_client_options tls;
+    struct grpc_link *link;
+    struct client_infer infer;
+    struct v2_grpc_response message; /* that asks for it */
+};
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory");
+}
+
+static enum status open_link(struct infer_run *run, struct error *err) {
+    const struct infer_settings *settings = run->settings;
+    struct grpc_link_options options = {.server = &settings->server,
+                                        .tls = &run->tls,
+                                        .metadata = &settings->metadata,
+                                        .connect_timeout_ns = CLIENT_CONNECT_TIMEOUT_NS,
+                                        .max_answer_bytes = settings->max_answer_size};
+    return grpc_link_open(&options, &run->link, err);
+}
+
+static enum status make_message(struct infer_run *run, struct error *err) {
+    const struct infer_settings *settings = run->settings;
+    struct model_spec spec, *model = NULL;
+    enum status status = ST_OK;
+    if (!infer_call_is_complete(settings)) {
+        status = grpc_link_model(run->link, run->arena, str_of(settings->model),
+                                 str_of(settings->model_version), settings->timeout_ns, &spec, err);
+        model = &spec;
+    }
+    if (status == ST_OK) {
+        status = infer_call_make(run->arena, settings, model, &run->infer, err);
+    }
+    return status == ST_OK ? grpc_infer_message_encode(run->arena, &run->infer, &run->message, err)
+                           : status;
+}
+
+/* ---- the dry run ----------------------------------------------------------------------------- */
+
+static void print_metadata(struct buf *out, const struct option_texts *metadata) {
+    for (size_t i = 0; i < metadata->n; i++) {
+        struct str value = str_of(metadata->items[i]);
+        struct str name = str_cut(&value, '=');
+        struct buf field;
+        buf_init(&field, out->arena, 0);
+        buf_printf(&field, "%.*s: ", STR_ARG(name));
+        if (str_ends(name, STR("-bin"))) {
+            grpc_binary_print(&field, value);
+        } else {
+            buf_add_str(&field, value);
+        }
+        buf_add_str(out, STR(" \\\n  -H "));
+        shell_word_print(out, buf_str(&field));
+    }
+}
+
+/* HTTP/2 with prior knowledge, or ALPN: curl is a client of gRPC but for reading its messages. */
+static void print_command(struct buf *out, const struct infer_run *run, struct str body) {
+    const struct infer_settings *settings = run->settings;
+    const struct client_url *server = &settings->server;
+    if (!settings->output_file) {
+        shell_printf_print(out, body);
+        buf_add_str(out, STR(" |\n"));
+    }
+    buf_add_str(out, server->is_tls ? STR("curl -sS -i --http2")
+                                    : STR("curl -sS -i --http2-prior-knowledge"));
+    if (server->is_unix) {
+        buf_add_str(out, STR(" --unix-socket "));
+        shell_word_print(out, server->path);
+    }
+    curl_tls_print(out, &run->tls);
+    buf_add_str(out,
+                STR(" --output - \\\n  -H 'Content-Type: application/grpc' -H 'TE: trailers'"));
+    print_metadata(out, &settings->metadata);
+    buf_add_str(out, STR(" \\\n  --data-binary "));
+    shell_word_print(out, settings->output_file
+                              ? arena_printf(out->arena, "@%s", settings->output_file)
+                              : STR("@-"));
+    buf_add_str(out, STR(" \\\n  "));
+    shell_word_print(out,
+                     arena_printf(out->arena, "%s://%.*s%s", server->is_tls ? "https" : "http",
+                                  STR_ARG(server->authority), GRPC_LINK_PATH("ModelInfer").ptr));
+    buf_add_char(out, '\n');
+}
+
+/* The message behind its prefix. (gRPC over HTTP2, "Length-Prefixed-Message") */
+static enum status frame(const struct infer_run *run, struct buf *out, struct error *err) {
+    char prefix[GRPC_PREFIX_BYTES];
+    buf_init(out, run->arena, 0);
+    grpc_prefix_encode((struct grpc_prefix){false, (uint32_t)run->message.n_bytes}, prefix);
+    buf_add(out, prefix, sizeof(prefix));
+    for (size_t i = 0; i < run->message.n_pieces; i++) {
+        buf_add(out, run->message.pieces[i].data, run->message.pieces[i].n_bytes);
+    }
+    return out->failed ? no_memory(err) : ST_OK;
+}
+
+static enum status dry_run(struct infer_run *run, struct error *err) {
+    struct buf body, out;
+    enum status status = frame(run, &body, err);
+    struct str text = buf_str(&body);
+    if (status == ST_OK && run->settings->output_file) {
+        status = file_write(run->settings->output_file, &text, 1, err);
+    }
+    if (status != ST_OK) {
+        return status;
+    }
+    buf_init(&out, run->arena, 0);
+    hexdump_print(&out, text, 0);
+    buf_add_char(&out, '\n');
+    if (!run->settings->output_file && text.len > SHELL_MAX_INLINE) {
+        buf_add_str(&out, STR("The message is too long for a command line: with -o FILE it is "
+                              "written to a file, and the curl command that sends it is shown.\n"));
+    } else {
+        print_command(&out, run, text);
+    }
+    text = buf_str(&out);
+    return out.failed ? no_memory(err) : file_write("-", &text, 1, err);
+}
+
+/* ---- the call -------------------------------------------------------------------------------- */
+
+static enum status give(const struct infer_run *run, struct str message, struct error *err) {
+    struct v2_answer answer;
+    enum status status = grpc_infer_message_decode(run->arena, message, &answer, err);
+    if (status == ST_OK && run->settings->format != INFER_FORMAT_JSON) {
+        return infer_answer_save(run->arena, run->settings, &answer, err);
+    }
+    struct buf out;
+    buf_init(&out, run->arena, 0);
+    if (status == ST_OK) {
+        status = infer_answer_print(&out, &answer, err);
+    }
+    struct str text = buf_str(&out);
+    const char *path = run->settings->output_file ? run->settings->output_file : "-";
+    return status == ST_OK ? file_write(path, &text, 1, err) : status;
+}
+
+static enum status send_call(const struct infer_run *run, struct error *err) {
+    struct grpc_link_call call = {0};
+    enum status status =
+        grpc_link_begin(run->link, &call, GRPC_LINK_PATH("ModelInfer"), run->message.pieces,
+                        run->message.n_pieces, run->settings->timeout_ns, err);
+    if (status == ST_OK) {
+        status = grpc_link_finish(&call, err);
+    }
+    if (status == ST_OK) {
+        status = give(run, call.message->data, err);
+    }
+    grpc_link_call_fini(&call);
+    return status;
+}
+
+enum status infer_grpc(struct arena *arena, const struct infer_settings *settings,
+                       struct error *err) {
+    struct infer_run run = {
+        .arena = arena,
+        .settings = settings,
+        .tls = {settings->cacert, settings->cert, settings->key, settings->insecure},
+    };
+    enum status status = open_link(&run, err);
+    if (status == ST_OK) {
+        status = make_message(&run, err);
+    }
+    if (status == ST_OK) {
+        status = settings->dry_run ? dry_run(&run, err) : send_call(&run, err);
+    }
+    grpc_link_close(run.link);
+    return status;
+}

@@ -1,0 +1,146 @@
+/* `sluice infer` over HTTP: metadata where it is needed, the inference, the answer. */
+#include "program/commands/infer_http.h"
+
+#include "program/commands/curl_command.h"
+#include "program/commands/hexdump.h"
+#include "program/commands/infer_call.h"
+#include "program/commands/infer_print.h"
+#include "program/commands/infer_save.h"
+#include "program/requests/file.h"
+#include "program/requests/shell.h"
+#include "program/requests/tls_client.h"
+
+struct infer_run {
+    struct arena *arena;
+    const struct infer_settings *settings;
+    struct tls_client *tls; /* NULL: without */
+    struct tls_transport *transport;
+    struct client *client;
+    struct client_infer call;
+};
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory");
+}
+
+static struct tls_client_options tls_of(const struct infer_settings *settings) {
+    return (struct tls_client_options){settings->cacert, settings->cert, settings->key,
+                                       settings->insecure};
+}
+
+static enum status open_client(struct infer_run *run, struct error *err) {
+    struct client_options options = {.url = str_of(run->settings->url),
+                                     .connect_timeout_ns = CLIENT_CONNECT_TIMEOUT_NS,
+                                     .timeout_ns = run->settings->timeout_ns,
+                                     .max_answer_bytes = run->settings->max_answer_size};
+    struct tls_client_options tls = tls_of(run->settings);
+    sluice_client_transport functions;
+    enum status status = tls_client_new(&tls, &run->settings->server, &run->tls, err);
+    if (status == ST_OK && run->tls) {
+        run->transport = tls_transport_new(run->tls, &functions);
+        options.transport = &functions;
+        status = run->transport ? ST_OK : no_memory(err);
+    }
+    return status == ST_OK ? client_new(&options, &run->client, err) : status;
+}
+
+static void close_client(struct infer_run *run) {
+    client_free(run->client);
+    tls_transport_free(run->transport);
+    tls_client_free(run->tls);
+}
+
+static enum status make_call(struct infer_run *run, struct error *err) {
+    struct model_spec spec, *model = NULL;
+    if (!infer_call_is_complete(run->settings)) {
+        enum status status =
+            client_model_metadata(run->client, run->arena, str_of(run->settings->model),
+                                  str_of(run->settings->model_version), &spec, err);
+        if (status != ST_OK) {
+            return status;
+        }
+        model = &spec;
+    }
+    return infer_call_make(run->arena, run->settings, model, &run->call, err);
+}
+
+/* The whole request in one, but for its head. */
+static enum status write_body(const struct infer_run *run, const struct client_request *request,
+                              struct error *err) {
+    size_t n = request->body.n_pieces;
+    struct str *pieces = arena_calloc(run->arena, n, sizeof(*pieces));
+    if (!pieces) {
+        return no_memory(err);
+    }
+    for (size_t i = 0; i < n; i++) {
+        pieces[i] = str_make(request->body.pieces[i].data, request->body.pieces[i].n_bytes);
+    }
+    return file_write(run->settings->output_file, pieces, n, err);
+}
+
+static void print_request(struct buf *out, const struct infer_run *run,
+                          const struct client_request *request) {
+    struct buf all;
+    const char *body_file = run->settings->output_file;
+    buf_init(&all, run->arena, 0);
+    for (size_t i = 0; i < request->n_pieces; i++) {
+        buf_add(&all, request->pieces[i].data, request->pieces[i].n_bytes);
+    }
+    hexdump_print(out, buf_str(&all), 0);
+    buf_add_char(out, '\n');
+    if (!body_file && request->body.n_bytes > SHELL_MAX_INLINE) {
+        buf_add_str(out, STR("The body is too long for a command line: with -o FILE it is written "
+                             "to a file, and the curl command that sends it is shown.\n"));
+        return;
+    }
+    struct tls_client_options tls = tls_of(run->settings);
+    curl_command_print(out, client_url(run->client), &tls, request, body_file);
+}
+
+static enum status dry_run(struct infer_run *run, struct error *err) {
+    struct client_request request;
+    struct buf out;
+    enum status status =
+        client_infer_encode(run->arena, client_url(run->client), &run->call, &request, err);
+    if (status == ST_OK && run->settings->output_file) {
+        status = write_body(run, &request, err);
+    }
+    if (status != ST_OK) {
+        return status;
+    }
+    buf_init(&out, run->arena, 0);
+    print_request(&out, run, &request);
+    struct str text = buf_str(&out);
+    return out.failed ? no_memory(err) : file_write("-", &text, 1, err);
+}
+
+static enum status send_call(struct infer_run *run, struct error *err) {
+    struct v2_answer answer;
+    enum status status = client_infer(run->client, run->arena, &run->call, &answer, err);
+    if (status != ST_OK) {
+        return status;
+    }
+    if (run->settings->format != INFER_FORMAT_JSON) {
+        return infer_answer_save(run->arena, run->settings, &answer, err);
+    }
+    struct buf out;
+    buf_init(&out, run->arena, 0);
+    status = infer_answer_print(&out, &answer, err);
+    struct str text = buf_str(&out);
+    const char *path = run->settings->output_file ? run->settings->output_file : "-";
+    return status == ST_OK ? file_write(path, &text, 1, err) : status;
+}
+
+enum status infer_http(struct arena *arena, const struct infer_settings *settings,
+                       struct error *err) {
+    struct infer_run run = {.arena = arena, .settings = settings};
+    enum status status = open_client(&run, err);
+    if (status == ST_OK) {
+        status = make_call(&run, err);
+    }
+    if (status == ST_OK) {
+        status = settings->dry_run ? dry_run(&run, err) : send_call(&run, err);
+    }
+    close_client(&run);
+    return status;
+}

@@ -1,0 +1,157 @@
+/* One inference over MIP, through the public client: what this does any program can. */
+#include "program/commands/infer_mip.h"
+
+#include "codec/mip/packet.h"
+#include "program/commands/hexdump.h"
+#include "program/commands/infer_mip_answer.h"
+#include "program/commands/packet_command.h"
+#include "program/requests/file.h"
+#include "program/requests/infer_mip_items.h"
+#include "program/requests/shell.h"
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory");
+}
+
+/* ---- a dry run ------------------------------------------------------------------------------- */
+
+/* The packet in parts: head and counts, then each item's head and bytes. */
+static enum status make_parts(struct arena *arena, const struct infer_items *items,
+                              struct packet_part **parts, size_t *n, struct error *err) {
+    struct mip_infer infer = {.n_inputs = (uint8_t)items->n_inputs,
+                              .batch = (uint16_t)items->batch,
+                              .items = arena_calloc(arena, items->n, sizeof(*infer.items)),
+                              .n_items = items->n};
+    char *heads = arena_calloc(arena, items->n + 2, MIP_ITEM_HEAD_BYTES);
+    struct packet_part *part = *parts = arena_calloc(arena, 2 * items->n + 1, sizeof(*part));
+    uint32_t n_bytes;
+    if (!infer.items || !heads || !part) {
+        return no_memory(err);
+    }
+    for (size_t i = 0; i < items->n; i++) {
+        const sluice_mip_item *item = &items->items[i];
+        infer.items[i] = (struct mip_item){item->type, str_make(item->data, item->n_bytes)};
+    }
+    enum status status = mip_infer_size(&infer, false, &n_bytes, err);
+    if (status != ST_OK) {
+        return status;
+    }
+    mip_infer_head_encode(&infer, false, n_bytes, heads);
+    *part++ = (struct packet_part){str_make(heads, MIP_HEADER_BYTES + MIP_COUNTS_BYTES), NULL};
+    for (size_t i = 0; i < items->n; i++) {
+        char *head = heads + (i + 2) * MIP_ITEM_HEAD_BYTES;
+        mip_item_head_encode(&infer.items[i], head);
+        *part++ = (struct packet_part){str_make(head, MIP_ITEM_HEAD_BYTES), NULL};
+        *part++ = (struct packet_part){infer.items[i].data, items->files[i]};
+    }
+    *n = 2 * items->n + 1;
+    return ST_OK;
+}
+
+static enum status dry_run(struct arena *arena, const struct infer_settings *settings,
+                           const struct infer_items *items, struct error *err) {
+    struct packet_part *parts;
+    struct buf packet, out;
+    size_t n = 0;
+    enum status status = make_parts(arena, items, &parts, &n, err);
+    if (status != ST_OK) {
+        return status;
+    }
+    buf_init(&packet, arena, 0);
+    buf_init(&out, arena, 0);
+    for (size_t i = 0; i < n; i++) {
+        buf_add_str(&packet, parts[i].bytes);
+    }
+    struct str text = buf_str(&packet);
+    if (settings->output_file && !packet.failed) {
+        status = file_write(settings->output_file, &text, 1, err);
+    }
+    hexdump_print(&out, text, 0);
+    buf_add_char(&out, '\n');
+    if (!settings->output_file && packet_command_inline_bytes(parts, n) > SHELL_MAX_INLINE) {
+        buf_add_str(&out, STR("The packet is too long for a command line: with -o FILE it is "
+                              "written to a file, and the command that sends it is shown.\n"));
+    } else {
+        packet_command_print(&out, &settings->server, parts, n, settings->output_file);
+    }
+    text = buf_str(&out);
+    if (status == ST_OK && (packet.failed || out.failed)) {
+        status = no_memory(err);
+    }
+    return status == ST_OK ? file_write("-", &text, 1, err) : status;
+}
+
+/* ---- the call -------------------------------------------------------------------------------- */
+
+/* What an error of the protocol means for who asked. (MIP, "Errors") */
+static const char *meaning(int32_t mip_error) {
+    static const char *const meanings[MIP_ERRORS] = {
+        [MIP_ERROR_PROTOCOL] = "it does not speak this version of MIP",
+        [MIP_ERROR_SUBTYPE] = "it did not take the packet for a request",
+        [MIP_ERROR_METHOD] = "it does not serve inferences",
+        [MIP_ERROR_MEMORY] = "the request, or what it would need, is over the server's limits or "
+                             "its memory (sluice serve: --max-body-size and others)",
+        [MIP_ERROR_SHAPE] = "the items do not fit the model: their number for each element of the "
+                            "batch (--inputs), or the shape of what is in them; the server's "
+                            "log says which",
+        [MIP_ERROR_INTERNAL] = "an item could not be read as what the model takes, or the model "
+                               "failed; the server's log says why",
+    };
+    return meanings[mip_error];
+}
+
+static enum status failed(const sluice_client_error *error, struct error *err) {
+    if (error->status == SLUICE_CLIENT_REFUSED && error->mip_error >= 0 &&
+        error->mip_error < MIP_ERRORS) {
+        return error_set(err, ST_REFUSED, "the server answered with the error %s: %s",
+                         mip_error_name((unsigned)error->mip_error), meaning(error->mip_error));
+    }
+    return error_set(err, error->status == SLUICE_CLIENT_INVALID ? ST_BAD_CONFIG : ST_IO, "%s",
+                     error->text);
+}
+
+static enum status give(struct arena *arena, const struct infer_settings *settings,
+                        const sluice_mip_answer *answer, struct error *err) {
+    if (settings->format == INFER_FORMAT_RAW) {
+        return infer_items_save(arena, settings, answer, err);
+    }
+    struct buf out;
+    buf_init(&out, arena, 0);
+    enum status status = infer_items_print(&out, answer, err);
+    struct str text = buf_str(&out);
+    const char *path = settings->output_file ? settings->output_file : "-";
+    return status == ST_OK ? file_write(path, &text, 1, err) : status;
+}
+
+static enum status ask(struct arena *arena, const struct infer_settings *settings,
+                       const struct infer_items *items, struct error *err) {
+    sluice_client_options options = {.size = sizeof(options),
+                                     .url = settings->url,
+                                     .timeout_ns = settings->timeout_ns,
+                                     .max_answer_bytes = settings->max_answer_size};
+    sluice_mip_request request = {.size = sizeof(request),
+                                  .items = items->items,
+                                  .n_inputs = items->n_inputs,
+                                  .batch = items->batch};
+    sluice_mip_answer answer = {.size = sizeof(answer)};
+    sluice_client_error error = {0};
+    sluice_client *client;
+    sluice_client_status status = sluice_client_open(&options, &client, &error);
+    if (status == SLUICE_CLIENT_OK) {
+        status = sluice_client_mip_infer(client, &request, &answer, &error);
+    }
+    enum status given =
+        status == SLUICE_CLIENT_OK ? give(arena, settings, &answer, err) : failed(&error, err);
+    sluice_client_close(client);
+    return given;
+}
+
+enum status infer_mip(struct arena *arena, const struct infer_settings *settings,
+                      struct error *err) {
+    struct infer_items items;
+    enum status status = infer_items_read(arena, settings, &items, err);
+    if (status != ST_OK) {
+        return status;
+    }
+    return (settings->dry_run ? dry_run : ask)(arena, settings, &items, err);
+}

@@ -1,0 +1,40 @@
+/* `sluice pick`: reads its settings, then checks them (program/picker/check.c) or picks
+ * (program/picker/process.c). */
+#include <stdio.h>
+
+#include "core/base/log.h"
+#include "program/options/commands.h"
+#include "program/picker/check.h"
+#include "program/picker/process.h"
+
+static int pick(const struct pick_settings *settings) {
+    struct error err;
+    if (pick_process_run(settings, &err) == ST_OK) {
+        return EXIT_CODE_OK;
+    }
+    if (settings->log_format == LOG_JSON) { /* whoever reads it expects nothing else */
+        log_event(LOG_ERROR, "cannot pick", LOG_TEXT_OF("reason", err.text));
+    } else {
+        fprintf(stderr, "sluice pick: %s\n", err.text);
+    }
+    return EXIT_CODE_FAILED;
+}
+
+int cli_pick(int argc, char **argv) {
+    struct arena *arena = arena_new(NULL, 0);
+    if (!arena) {
+        fprintf(stderr, "sluice pick: out of memory\n");
+        return EXIT_CODE_FAILED;
+    }
+    struct pick_settings settings;
+    int code = pick_settings_read(argc, argv, arena, &settings);
+    if (code < 0) {
+        log_configure((enum log_level)settings.log_level, (enum log_format)settings.log_format);
+        upstream_flags_log(&settings.upstream);
+        code = settings.check     ? pick_check(&settings, arena)
+               : settings.explain ? pick_explain_one(&settings, arena)
+                                  : pick(&settings);
+    }
+    arena_free(arena);
+    return code;
+}

@@ -1,0 +1,280 @@
+/* `sluice ping`: a loop over the client's ping, one call at a time, that Ctrl-C ends at once. What
+ * is printed is ping_report's.
+ *
+ * Signals are read from a descriptor, so that waiting for an answer is also waiting for them. They
+ * are held back only once the first ping has begun: until then the host's name may be looked up,
+ * which blocks, and there is nothing to sum up yet. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/event/clock.h"
+#include "program/commands/ping_report.h"
+#include "program/commands/ping_settings.h"
+#include "program/options/command.h"
+#include "program/requests/grpc_link.h"
+#include "program/requests/tls_client.h"
+#include "sluice/client.h"
+
+struct ping_run {
+    struct ping_settings settings;
+    struct error url; /* its text: the URL as it can be printed */
+    struct ping_report report;
+    struct buf out;
+    struct tls_client *tls; /* NULL: without */
+    struct tls_transport *transport;
+    sluice_client_transport functions;
+    sluice_client *client;
+    struct grpc_link *link; /* over gRPC, in its place */
+    struct grpc_link_call call;
+    sigset_t signals;
+    int signal_fd;
+    bool held;        /* signals come through signal_fd only */
+    bool interrupted; /* one came */
+    bool failed;      /* standard output takes no more */
+};
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+static void hold_signals(struct ping_run *run) {
+    if (!run->held) {
+        run->held = sigprocmask(SIG_BLOCK, &run->signals, NULL) == 0;
+    }
+}
+
+/* Waits for `events` on `fd` (-1: none) or the end of `timeout_ns`, unless a signal comes. */
+static void wait_for(struct ping_run *run, int fd, short events, uint64_t timeout_ns) {
+    struct pollfd fds[] = {{.fd = run->signal_fd, .events = POLLIN}, {.fd = fd, .events = events}};
+    struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / 1000000000),
+                               .tv_nsec = (long)(timeout_ns % 1000000000)};
+    (void)ppoll(fds, 2, timeout_ns == UINT64_MAX ? NULL : &timeout, NULL);
+    run->interrupted = (fds[0].revents & POLLIN) != 0;
+}
+
+/* ---- TLS ------------------------------------------------------------------------------------- */
+
+static struct tls_client_options tls_of(const struct ping_settings *settings) {
+    return (struct tls_client_options){settings->cacert, settings->cert, settings->key,
+                                       settings->insecure};
+}
+
+static bool is_grpc(const struct ping_run *run) {
+    return run->settings.server.protocol == CLIENT_GRPC;
+}
+
+static enum status open_tls(struct ping_run *run, struct error *err) {
+    const struct ping_settings *settings = &run->settings;
+    struct tls_client_options options = tls_of(settings);
+    if (is_grpc(run)) {
+        return ST_OK; /* which brings its own */
+    }
+    enum status status = tls_client_new(&options, &settings->server, &run->tls, err);
+    if (status == ST_OK && run->tls) {
+        run->transport = tls_transport_new(run->tls, &run->functions);
+        status = run->transport ? ST_OK : error_set(err, ST_NO_MEMORY, "no memory for TLS");
+    }
+    return status;
+}
+
+/* ---- one ping -------------------------------------------------------------------------------- */
+
+static void close_clients(struct ping_run *run) {
+    grpc_link_call_fini(&run->call);
+    grpc_link_close(run->link);
+    sluice_client_close(run->client);
+    run->link = NULL;
+    run->client = NULL;
+}
+
+static sluice_client_status grpc_failed(const struct error *err, sluice_client_error *error) {
+    snprintf(error->text, sizeof(error->text), "%s", err->text);
+    return SLUICE_CLIENT_UNREACHABLE;
+}
+
+static sluice_client_status open_link(struct ping_run *run, sluice_client_error *error) {
+    const struct ping_settings *settings = &run->settings;
+    struct tls_client_options tls = tls_of(settings);
+    struct grpc_link_options options = {.server = &settings->server,
+                                        .tls = &tls,
+                                        .metadata = &settings->metadata,
+                                        .connect_timeout_ns = settings->timeout_ns};
+    struct error err;
+    return grpc_link_open(&options, &run->link, &err) == ST_OK ? SLUICE_CLIENT_OK
+                                                               : grpc_failed(&err, error);
+}
+
+static sluice_client_status open_client(struct ping_run *run, sluice_client_error *error) {
+    sluice_client_options options = {.size = sizeof(options),
+                                     .url = run->settings.url,
+                                     .connect_timeout_ns = run->settings.timeout_ns,
+                                     .timeout_ns = run->settings.timeout_ns,
+                                     .transport = run->transport ? &run->functions : NULL};
+    close_clients(run);
+    return is_grpc(run) ? open_link(run, error) : sluice_client_open(&options, &run->client, error);
+}
+
+/* Any status is an answer: the server lives. */
+static sluice_client_status ping_grpc(struct ping_run *run, sluice_client_error *error) {
+    struct grpc_link_call *call = &run->call;
+    const struct piece nothing = {"", 0};
+    struct error err;
+    if (grpc_link_begin(run->link, call, GRPC_LINK_PATH("ServerLive"), &nothing, 1,
+                        run->settings.timeout_ns, &err) != ST_OK) {
+        return grpc_failed(&err, error);
+    }
+    grpc_link_run(run->link);
+    hold_signals(run);
+    while (call->call && !run->interrupted) {
+        struct client_waiting waiting;
+        grpc_link_wait(run->link, &waiting);
+        wait_for(run, waiting.fd, POLLIN, waiting.timeout_ns);
+        grpc_link_run(run->link);
+    }
+    return call->call || call->code >= 0 ? SLUICE_CLIENT_OK : grpc_failed(&call->error, error);
+}
+
+static sluice_client_status ping(struct ping_run *run, sluice_client_error *error) {
+    sluice_client_status status = sluice_client_start_ping(run->client, error);
+    if (status == SLUICE_CLIENT_OK) {
+        status = sluice_client_step(run->client, error);
+    }
+    hold_signals(run);
+    while (status == SLUICE_CLIENT_AGAIN) {
+        sluice_client_waiting waiting = {.size = sizeof(waiting)};
+        sluice_client_wait(run->client, &waiting);
+        if (waiting.fd >= 0) {
+            int events = (waiting.read ? POLLIN : 0) | (waiting.write ? POLLOUT : 0);
+            wait_for(run, waiting.fd, (short)events, waiting.timeout_ns);
+        }
+        if (run->interrupted) {
+            sluice_client_cancel(run->client);
+            break;
+        }
+        status = sluice_client_step(run->client, error);
+    }
+    return status;
+}
+
+/* What was collected goes out at once: whoever reads it reads along. */
+static void flush_out(struct ping_run *run) {
+    run->failed = run->failed || run->out.failed ||
+                  fwrite(run->out.data, 1, run->out.len, stdout) != run->out.len ||
+                  fflush(stdout) != 0;
+    run->out.len = 0;
+}
+
+/* Sends one and prints what came of it. One that a signal ended is not counted. */
+static void ping_and_tell(struct ping_run *run) {
+    sluice_client_error error = {0};
+    sluice_client_status status = SLUICE_CLIENT_OK;
+    if (run->settings.reconnect && run->report.n_sent > 0) {
+        status = open_client(run, &error);
+    }
+    uint64_t began = clock_now_ns();
+    if (status == SLUICE_CLIENT_OK) {
+        status = (is_grpc(run) ? ping_grpc : ping)(run, &error);
+    }
+    if (run->interrupted) {
+        return;
+    }
+    if (status == SLUICE_CLIENT_OK) {
+        ping_report_answer(&run->report, clock_now_ns() - began, &run->out);
+    } else {
+        ping_report_loss(&run->report, error.text, &run->out);
+    }
+    if (run->settings.quiet) {
+        run->out.len = 0;
+    }
+    flush_out(run);
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+static bool is_last(const struct ping_run *run) {
+    return run->interrupted || run->failed ||
+           (run->settings.count > 0 && run->report.n_sent == run->settings.count);
+}
+
+static void ping_all(struct ping_run *run) {
+    static const char *const WHAT[] = {
+        [CLIENT_HTTP] = "GET /v2/health/live",
+        [CLIENT_GRPC] = "ServerLive",
+        [CLIENT_MIP] = "a ping of MIP",
+    };
+    ping_report_begin(&run->report, WHAT[run->settings.server.protocol], run->settings.reconnect,
+                      &run->out);
+    flush_out(run);
+    uint64_t began = clock_now_ns(), next = began;
+    while (!run->failed) {
+        ping_and_tell(run);
+        if (is_last(run)) {
+            break;
+        }
+        uint64_t now = clock_now_ns();
+        next += run->settings.interval_ns;
+        if (next > now) {
+            wait_for(run, -1, 0, next - now);
+        } else {
+            next = now; /* late answers are not made up for by a burst */
+        }
+        if (run->interrupted) {
+            break;
+        }
+    }
+    ping_report_end(&run->report, clock_now_ns() - began, &run->out);
+    flush_out(run);
+}
+
+static int fail(const char *why) {
+    fprintf(stderr, "sluice ping: %s\n", why);
+    return EXIT_CODE_FAILED;
+}
+
+static int run_all(struct ping_run *run) {
+    sluice_client_error error = {0};
+    struct error err;
+    if (open_tls(run, &err) != ST_OK) {
+        return fail(err.text);
+    }
+    error_set(&run->url, ST_OK, "%s", run->settings.url);
+    run->report = (struct ping_report){.json = run->settings.json, .url = run->url.text};
+    if (open_client(run, &error) != SLUICE_CLIENT_OK) {
+        return fail(error.text);
+    }
+    run->signal_fd = signalfd(-1, &run->signals, SFD_CLOEXEC);
+    if (run->signal_fd < 0) {
+        return fail(strerror(errno));
+    }
+    ping_all(run);
+    close(run->signal_fd);
+    if (run->failed) {
+        return fail("writing the result failed");
+    }
+    return run->report.n_answered > 0 ? EXIT_CODE_OK : EXIT_CODE_FAILED;
+}
+
+int cli_ping(int argc, char **argv) {
+    struct ping_run run = {.signal_fd = -1};
+    struct arena *arena = arena_new(NULL, 0);
+    if (!arena) {
+        return fail("no memory");
+    }
+    sigemptyset(&run.signals);
+    sigaddset(&run.signals, SIGINT);
+    sigaddset(&run.signals, SIGTERM);
+    buf_init(&run.out, arena, 0);
+    int code = ping_settings_read(argc, argv, arena, &run.settings);
+    if (code == COMMAND_GO_ON) {
+        code = run_all(&run);
+    }
+    close_clients(&run);
+    tls_transport_free(run.transport);
+    tls_client_free(run.tls);
+    arena_free(arena);
+    return code;
+}

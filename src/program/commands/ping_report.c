@@ -1,0 +1,89 @@
+/* Counting pings and printing them. Mean and deviation are kept up to date by Welford's method: it
+ * needs no list of times, and loses no digits where times are long and alike. */
+#include "program/commands/ping_report.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+#include "core/base/str.h"
+
+static double ms(double ns) {
+    return ns / 1e6;
+}
+
+void ping_report_begin(const struct ping_report *report, const char *what, bool reconnect,
+                       struct buf *out) {
+    if (!report->json) {
+        buf_printf(out, "PING %s: %s, %s\n", report->url, what,
+                   reconnect ? "a new connection each time" : "over one connection");
+    }
+}
+
+static void count(struct ping_report *report, uint64_t time_ns) {
+    report->n_answered++;
+    if (report->n_answered == 1 || time_ns < report->min_ns) {
+        report->min_ns = time_ns;
+    }
+    if (time_ns > report->max_ns) {
+        report->max_ns = time_ns;
+    }
+    double off = (double)time_ns - report->mean_ns;
+    report->mean_ns += off / (double)report->n_answered;
+    report->squares += off * ((double)time_ns - report->mean_ns);
+}
+
+void ping_report_answer(struct ping_report *report, uint64_t time_ns, struct buf *out) {
+    report->n_sent++;
+    count(report, time_ns);
+    buf_printf(out,
+               report->json ? "{\"seq\":%" PRIu64 ",\"time_ms\":%.3f}\n"
+                            : "seq=%" PRIu64 " time=%.3f ms\n",
+               report->n_sent, ms((double)time_ns));
+}
+
+void ping_report_loss(struct ping_report *report, const char *why, struct buf *out) {
+    report->n_sent++;
+    if (report->json) {
+        buf_printf(out, "{\"seq\":%" PRIu64 ",\"error\":", report->n_sent);
+        buf_add_json_string(out, str_of(why));
+        buf_add_str(out, STR("}\n"));
+    } else {
+        buf_printf(out, "seq=%" PRIu64 " lost: %s\n", report->n_sent, why);
+    }
+}
+
+static double deviation_ns(const struct ping_report *report) {
+    return sqrt(report->squares / (double)report->n_answered);
+}
+
+static void end_json(const struct ping_report *report, struct buf *out) {
+    buf_add_str(out, STR("{\"url\":"));
+    buf_add_json_string(out, str_of(report->url));
+    buf_printf(out, ",\"sent\":%" PRIu64 ",\"answered\":%" PRIu64 ",\"lost\":%" PRIu64,
+               report->n_sent, report->n_answered, report->n_sent - report->n_answered);
+    if (report->n_answered > 0) {
+        buf_printf(out, ",\"min_ms\":%.3f,\"avg_ms\":%.3f,\"max_ms\":%.3f,\"stddev_ms\":%.3f",
+                   ms((double)report->min_ns), ms(report->mean_ns), ms((double)report->max_ns),
+                   ms(deviation_ns(report)));
+    }
+    buf_add_str(out, STR("}\n"));
+}
+
+void ping_report_end(const struct ping_report *report, uint64_t took_ns, struct buf *out) {
+    uint64_t lost = report->n_sent - report->n_answered;
+    if (report->json) {
+        end_json(report, out);
+        return;
+    }
+    buf_printf(out, "--- %s ping statistics ---\n", report->url);
+    buf_printf(out, "%" PRIu64 " sent, %" PRIu64 " answered, %" PRIu64 " lost", report->n_sent,
+               report->n_answered, lost);
+    if (report->n_sent > 0) {
+        buf_printf(out, " (%.3g%%)", 100.0 * (double)lost / (double)report->n_sent);
+    }
+    buf_printf(out, ", time %.0f ms\n", ms((double)took_ns));
+    if (report->n_answered > 0) {
+        buf_printf(out, "min/avg/max/stddev = %.3f/%.3f/%.3f/%.3f ms\n", ms((double)report->min_ns),
+                   ms(report->mean_ns), ms((double)report->max_ns), ms(deviation_ns(report)));
+    }
+}

@@ -1,0 +1,103 @@
+/* `sluice serve`: reads its settings, then either checks the models (program/model_server/check.c)
+ * or serves them (program/model_server/process.c). */
+#include <stdio.h>
+
+#include "core/base/log.h"
+#include "program/model_server/check.h"
+#include "program/model_server/process.h"
+#include "program/model_server/settings.h"
+#include "program/options/commands.h"
+#include "serve/frontend/mip/plan.h"
+#include "serve/frontend/model_labels.h"
+#include "serve/repository/repository.h"
+
+#define NS_PER_S UINT64_C(1000000000)
+
+static int serve(const struct serve_settings *settings, const struct repository_options *options) {
+    struct error err;
+    enum status st = serve_process_run(settings, options, &err);
+    if (st == ST_OK) {
+        return EXIT_CODE_OK;
+    }
+    if (settings->log_format == LOG_JSON) { /* whoever reads it expects nothing else */
+        log_event(LOG_ERROR, "cannot serve", LOG_TEXT_OF("reason", err.text));
+    } else {
+        fprintf(stderr, "sluice serve: %s\n", err.text);
+    }
+    return EXIT_CODE_FAILED;
+}
+
+/* The parameters that the configuration file gives for each path. Returns: NULL when out of
+ * memory. */
+static const struct repository_params *params_of(const struct option_texts *paths,
+                                                 struct arena *arena) {
+    struct repository_params *params = arena_calloc(arena, paths->n, sizeof(*params));
+    for (size_t i = 0; params && i < paths->n; i++) {
+        const struct option_pairs *pairs = &paths->pairs[i];
+        struct repository_param *items = arena_calloc(arena, pairs->n, sizeof(*items));
+        if (!items) {
+            return NULL;
+        }
+        for (size_t j = 0; j < pairs->n; j++) {
+            items[j] = (struct repository_param){str_of(pairs->items[j].name),
+                                                 str_of(pairs->items[j].value)};
+        }
+        params[i] = (struct repository_params){items, pairs->n};
+    }
+    return params;
+}
+
+/* For repository_options.opened: what the front ends need of a version is made before it is served,
+ * so that a model whose settings they cannot use fails to load. */
+static enum status add_frontend_data(void *cookie, struct model_version *version,
+                                     struct error *err) {
+    (void)cookie;
+    enum status st = mip_plan_add(version, err);
+    return st == ST_OK ? model_labels_load(version, err) : st;
+}
+
+static struct repository_options options_of(const struct serve_settings *settings,
+                                            const struct repository_params *params) {
+    return (struct repository_options){
+        .paths = settings->paths.items,
+        .n_paths = settings->paths.n,
+        .path_params = params,
+        .directories = settings->model_repositories.items,
+        .n_directories = settings->model_repositories.n,
+        .backend_dir = settings->backend_dir,
+        .default_max_batch_size = settings->default_max_batch_size,
+        .max_queue_size = settings->max_queue_size,
+        .cache_bytes = settings->cache_size,
+        .strict_readiness = settings->strict_readiness,
+        .control = (enum repository_control)settings->model_control,
+        .load = settings->load_models.items,
+        .n_load = settings->load_models.n,
+        .poll_ns = settings->poll_interval_s * NS_PER_S,
+        .n_loads = (size_t)settings->load_threads,
+        .opened = add_frontend_data,
+    };
+}
+
+static int out_of_memory(void) {
+    fprintf(stderr, "sluice serve: out of memory\n");
+    return EXIT_CODE_FAILED;
+}
+
+int cli_serve(int argc, char **argv) {
+    struct arena *arena = arena_new(NULL, 0);
+    if (!arena) {
+        return out_of_memory();
+    }
+    struct serve_settings settings;
+    int code = serve_settings_read(argc, argv, arena, &settings);
+    if (code < 0) {
+        log_configure((enum log_level)settings.log_level, (enum log_format)settings.log_format);
+        const struct repository_params *params = params_of(&settings.paths, arena);
+        struct repository_options options = options_of(&settings, params);
+        code = !params          ? out_of_memory()
+               : settings.check ? serve_check(&settings, &options, arena)
+                                : serve(&settings, &options);
+    }
+    arena_free(arena);
+    return code;
+}

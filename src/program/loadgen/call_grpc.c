@@ -1,0 +1,309 @@
+/* KServe v2 over gRPC. The calls of a thread share its connections, as a client's do; with
+ * --reconnect, and for the first try, an exchange has a link of its own. */
+#include <stdlib.h>
+
+#include "codec/protobuf/pb.h"
+#include "program/loadgen/call.h"
+#include "program/requests/grpc_infer_message.h"
+#include "program/requests/grpc_link.h"
+
+/* What a thread has. */
+struct hub {
+    struct grpc_link *link;
+    struct exchange *over, *over_last; /* in the order of their ends */
+};
+
+struct exchange {
+    struct grpc_link_call call;
+    struct grpc_link *own; /* NULL: it shares the hub's */
+    struct hub *hub;
+    struct exchange *over_next;
+    void *cookie;
+    bool is_over; /* in the hub's list */
+};
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory for a request");
+}
+
+static enum status open_link(const struct bench_call *call, unsigned n_connections,
+                             struct grpc_link **out, struct error *err) {
+    struct tls_client_options tls = bench_tls_options(&call->settings->options);
+    struct grpc_link_options options = {.server = &call->settings->server,
+                                        .tls = &tls,
+                                        .metadata = &call->settings->options.metadata,
+                                        .connect_timeout_ns = call->timeout_ns,
+                                        .max_answer_bytes = BENCH_MAX_ANSWER_BYTES,
+                                        .n_connections = n_connections};
+    return grpc_link_open(&options, out, err);
+}
+
+/* ---- what the server says of itself and the model -------------------------------------------- */
+
+/* For the report only: not every server answers this. */
+static enum status describe_server(struct arena *arena, struct grpc_link *link,
+                                   struct bench_call *call, struct error *err) {
+    const struct piece nothing = {"", 0};
+    struct grpc_link_call question = {0};
+    struct pb_field field;
+    struct error ignored;
+    enum status status = ST_OK;
+    if (grpc_link_begin(link, &question, GRPC_LINK_PATH("ServerMetadata"), &nothing, 1,
+                        call->timeout_ns, &ignored) == ST_OK &&
+        grpc_link_finish(&question, &ignored) == ST_OK) {
+        struct pb_reader reader = pb_read(question.message->data);
+        while (status == ST_OK && pb_next(&reader, &field)) {
+            if (field.type == PB_BYTES && (field.number == 1 || field.number == 2)) {
+                status =
+                    bench_text_keep(arena, field.bytes,
+                                    field.number == 1 ? &call->server : &call->server_version, err);
+            }
+        }
+    }
+    grpc_link_call_fini(&question);
+    return status;
+}
+
+/* ---- the request ----------------------------------------------------------------------------- */
+
+static enum status encode(struct arena *arena, struct bench_call *call, struct error *err) {
+    const struct bench_options *options = &call->settings->options;
+    struct v2_request *request = arena_calloc(arena, 1, sizeof(*request));
+    struct client_infer infer = {.model = str_of(options->model),
+                                 .version = str_of(options->model_version),
+                                 .request = request};
+    struct v2_grpc_response message;
+    if (!request) {
+        return no_memory(err);
+    }
+    enum status status = bench_request_fill(arena, call, &request->infer, err);
+    if (status == ST_OK) {
+        status = grpc_infer_message_encode(arena, &infer, &message, err);
+    }
+    if (status == ST_OK) {
+        call->message = (struct http_message){message.pieces, message.n_pieces};
+        call->n_bytes = message.n_bytes;
+    }
+    return status;
+}
+
+static enum status prepare_infer(struct arena *arena, struct grpc_link *link,
+                                 struct bench_call *call, struct error *err) {
+    const struct bench_options *options = &call->settings->options;
+    struct model_spec model;
+    enum status status =
+        grpc_link_model(link, arena, str_of(options->model), str_of(options->model_version),
+                        call->timeout_ns, &model, err);
+    if (status == ST_OK) {
+        status = bench_model_keep(arena, &model, call, err);
+    }
+    return status == ST_OK ? encode(arena, call, err) : status;
+}
+
+static enum status prepare(struct arena *arena, const struct bench_settings *settings,
+                           struct bench_call *call, struct error *err) {
+    static const struct piece NOTHING = {"", 0};
+    struct grpc_link *link;
+    (void)settings;
+    enum status status = open_link(call, 1, &link, err);
+    if (status != ST_OK) {
+        return status;
+    }
+    if (call->ping) {
+        call->message = (struct http_message){&NOTHING, 1};
+    } else {
+        status = prepare_infer(arena, link, call, err);
+    }
+    if (status == ST_OK) {
+        status = describe_server(arena, link, call, err);
+    }
+    grpc_link_close(link);
+    return status;
+}
+
+/* ---- exchanges ------------------------------------------------------------------------------- */
+
+static void on_over(struct grpc_link_call *call) {
+    struct exchange *exchange = call->user;
+    struct hub *hub = exchange->hub;
+    if (!hub) {
+        return;
+    }
+    exchange->is_over = true;
+    exchange->over_next = NULL;
+    *(hub->over ? &hub->over_last->over_next : &hub->over) = exchange;
+    hub->over_last = exchange;
+}
+
+static struct exchange *exchange_new(void) {
+    struct exchange *exchange = calloc(1, sizeof(*exchange));
+    if (exchange) {
+        exchange->call.user = exchange;
+        exchange->call.on_over = on_over;
+    }
+    return exchange;
+}
+
+static enum status open_own(const struct bench_call *call, void **connection, struct error *err) {
+    struct exchange *exchange = exchange_new();
+    *connection = NULL;
+    if (!exchange) {
+        return no_memory(err);
+    }
+    enum status status = open_link(call, 1, &exchange->own, err);
+    if (status != ST_OK) {
+        free(exchange);
+        return status;
+    }
+    *connection = exchange;
+    return ST_OK;
+}
+
+/* Those that are given up may be in the list of those that are over. */
+static void leave_list(struct exchange *exchange) {
+    struct hub *hub = exchange->hub;
+    struct exchange **place = &hub->over, *before = NULL;
+    while (*place != exchange) {
+        before = *place;
+        place = &before->over_next;
+    }
+    *place = exchange->over_next;
+    hub->over_last = hub->over_last == exchange ? before : hub->over_last;
+}
+
+static void close_exchange(void *connection) {
+    struct exchange *exchange = connection;
+    if (!exchange) {
+        return;
+    }
+    if (exchange->is_over) {
+        leave_list(exchange);
+    }
+    grpc_link_call_fini(&exchange->call);
+    grpc_link_close(exchange->own);
+    free(exchange);
+}
+
+static enum status start(void *connection, const struct bench_call *call, struct error *err) {
+    struct exchange *exchange = connection;
+    struct grpc_link *link = exchange->own ? exchange->own : exchange->hub->link;
+    return grpc_link_begin(link, &exchange->call,
+                           call->ping ? GRPC_LINK_PATH("ServerLive") : GRPC_LINK_PATH("ModelInfer"),
+                           call->message.pieces, call->message.n_pieces, call->timeout_ns, err);
+}
+
+static enum status step(void *connection, bool *done, struct error *err) {
+    struct exchange *exchange = connection;
+    struct grpc_link_call *call = &exchange->call;
+    if (exchange->own && call->call) {
+        grpc_link_run(exchange->own);
+    }
+    *done = !call->call;
+    /* What the server says is for `take`. */
+    return *done && call->code < 0 ? grpc_link_failure(call, err) : ST_OK;
+}
+
+static void wait_for(const void *connection, struct client_waiting *waiting) {
+    const struct exchange *exchange = connection;
+    if (exchange->own) {
+        grpc_link_wait(exchange->own, waiting);
+    } else { /* the hub says when it is over */
+        *waiting = (struct client_waiting){.fd = -1, .timeout_ns = UINT64_MAX};
+    }
+}
+
+static enum status take(void *connection, const struct bench_call *call, bool whole,
+                        uint64_t *n_bytes, struct bench_failed *failed) {
+    struct exchange *exchange = connection;
+    const struct grpc_message *message = exchange->call.message;
+    enum status status = grpc_link_failure(&exchange->call, &failed->err);
+    *n_bytes = message ? message->data.len : 0;
+    failed->grpc_code = exchange->call.code;
+    if (call->ping || status != ST_OK || !whole || !message) { /* of one that is OK there is one */
+        return call->ping ? ST_OK : status;
+    }
+    struct arena *arena = arena_new(NULL, 0);
+    struct v2_answer answer;
+    if (!arena) {
+        return no_memory(&failed->err);
+    }
+    status = grpc_infer_message_decode(arena, message->data, &answer, &failed->err);
+    arena_free(arena);
+    return status;
+}
+
+/* ---- what a thread shares -------------------------------------------------------------------- */
+
+static enum status hub_open(const struct bench_call *call, unsigned n_connections, void **out,
+                            struct error *err) {
+    struct hub *hub = calloc(1, sizeof(*hub));
+    enum status status = hub ? open_link(call, n_connections, &hub->link, err) : no_memory(err);
+    if (status != ST_OK) {
+        free(hub);
+        hub = NULL;
+    }
+    *out = hub;
+    return status;
+}
+
+static void hub_close(void *cookie) {
+    struct hub *hub = cookie;
+    grpc_link_close(hub->link);
+    free(hub);
+}
+
+static enum status attach(void *cookie, const struct bench_call *call, void *of_exchange,
+                          void **connection, struct error *err) {
+    struct exchange *exchange = exchange_new();
+    (void)call;
+    *connection = exchange;
+    if (!exchange) {
+        return no_memory(err);
+    }
+    exchange->hub = cookie;
+    exchange->cookie = of_exchange;
+    return ST_OK;
+}
+
+static void hub_wait(const void *cookie, struct client_waiting *waiting) {
+    const struct hub *hub = cookie;
+    grpc_link_wait(hub->link, waiting);
+}
+
+static void hub_run(void *cookie) {
+    const struct hub *hub = cookie;
+    grpc_link_run(hub->link);
+}
+
+static void *hub_next(void *cookie) {
+    struct hub *hub = cookie;
+    struct exchange *exchange = hub->over;
+    if (!exchange) {
+        return NULL;
+    }
+    hub->over = exchange->over_next;
+    exchange->is_over = false;
+    return exchange->cookie;
+}
+
+static const struct bench_hub_functions HUB = {
+    .open = hub_open,
+    .close = hub_close,
+    .attach = attach,
+    .wait = hub_wait,
+    .run = hub_run,
+    .next = hub_next,
+};
+
+const struct bench_protocol bench_protocol_grpc = {
+    .name = "KServe v2 over gRPC",
+    .schemes = "grpc grpcs grpc+unix ",
+    .prepare = prepare,
+    .open = open_own,
+    .close = close_exchange,
+    .start = start,
+    .step = step,
+    .wait = wait_for,
+    .take = take,
+    .hub = &HUB,
+};

@@ -1,0 +1,188 @@
+/* KServe v2 over HTTP: inputs follow from what the server says of its model. */
+#include "client/v2.h"
+#include "program/loadgen/call.h"
+#include "program/loadgen/input.h"
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory for a request");
+}
+
+/* ---- what the server says of itself and the model -------------------------------------------- */
+
+enum status bench_text_keep(struct arena *arena, struct str text, const char **out,
+                            struct error *err) {
+    *out = arena_dup(arena, text).ptr;
+    return *out ? ST_OK : no_memory(err);
+}
+
+static enum status ask_server(struct arena *arena, struct client *client, struct v2_server *out,
+                              struct error *err) {
+    struct client_request request;
+    enum status status = client_question_encode(arena, client_url(client), CLIENT_SERVER, STR(""),
+                                                STR(""), &request, err);
+    if (status == ST_OK) {
+        struct http_message message = {request.pieces, request.n_pieces};
+        status = client_exchange(client, message, 0, err);
+    }
+    return status == ST_OK ? client_server_decode(arena, client_http(client), out, err) : status;
+}
+
+/* For the report only: not every server answers this. */
+static enum status describe_server(struct arena *arena, struct client *client,
+                                   struct bench_call *call, struct error *err) {
+    struct v2_server server;
+    struct error ignored;
+    if (ask_server(arena, client, &server, &ignored) != ST_OK) {
+        return ST_OK;
+    }
+    enum status status = bench_text_keep(arena, server.name, &call->server, err);
+    return status == ST_OK ? bench_text_keep(arena, server.version, &call->server_version, err)
+                           : status;
+}
+
+/* ---- the request ----------------------------------------------------------------------------- */
+
+static enum status set_message(const struct client_request *request, struct bench_call *call) {
+    call->message = (struct http_message){request->pieces, request->n_pieces};
+    call->n_bytes = request->body.n_bytes;
+    return ST_OK;
+}
+
+enum status bench_request_fill(struct arena *arena, const struct bench_call *call,
+                               struct infer_request *out, struct error *err) {
+    const struct bench_options *options = &call->settings->options;
+    *out = (struct infer_request){
+        .arena = arena, .id = STR(""), .n_inputs = call->n_inputs, .n_wanted = options->outputs.n};
+    out->inputs = arena_calloc(arena, out->n_inputs, sizeof(*out->inputs));
+    out->wanted = arena_calloc(arena, out->n_wanted, sizeof(*out->wanted));
+    if (!out->inputs || !out->wanted) {
+        return no_memory(err);
+    }
+    for (size_t i = 0; i < out->n_inputs; i++) {
+        out->inputs[i].tensor = call->inputs[i];
+    }
+    for (size_t i = 0; i < out->n_wanted; i++) {
+        out->wanted[i].name = str_of(options->outputs.items[i]);
+    }
+    return ST_OK;
+}
+
+static enum status encode(struct arena *arena, const struct bench_options *options,
+                          const struct client_url *url, struct bench_call *call,
+                          struct error *err) {
+    struct v2_request *request = arena_calloc(arena, 1, sizeof(*request));
+    struct client_request made;
+    struct client_infer infer = {.model = str_of(options->model),
+                                 .version = str_of(options->model_version),
+                                 .request = request,
+                                 .raw = options->form == BENCH_FORM_RAW};
+    if (!request) {
+        return no_memory(err);
+    }
+    enum status status = bench_request_fill(arena, call, &request->infer, err);
+    request->binary_default = options->form == BENCH_FORM_BINARY;
+    if (status == ST_OK && options->form == BENCH_FORM_JSON) {
+        infer.forms = v2_forms_all(arena, call->n_inputs, V2_FORM_JSON);
+        status = infer.forms ? ST_OK : no_memory(err);
+    }
+    if (status == ST_OK) {
+        status = client_infer_encode(arena, url, &infer, &made, err);
+    }
+    return status == ST_OK ? set_message(&made, call) : status;
+}
+
+enum status bench_model_keep(struct arena *arena, const struct model_spec *model,
+                             struct bench_call *call, struct error *err) {
+    enum status status =
+        bench_inputs_make(arena, &call->settings->options, model, &call->inputs, err);
+    call->n_inputs = model->n_inputs;
+    if (status == ST_OK) {
+        status = bench_text_keep(arena, model->version_text, &call->model_version, err);
+    }
+    return status == ST_OK ? bench_text_keep(arena, model->platform, &call->platform, err) : status;
+}
+
+static enum status prepare_infer(struct arena *arena, const struct bench_options *options,
+                                 struct client *client, struct bench_call *call,
+                                 struct error *err) {
+    struct model_spec model;
+    enum status status = client_model_metadata(client, arena, str_of(options->model),
+                                               str_of(options->model_version), &model, err);
+    if (status == ST_OK) {
+        status = bench_model_keep(arena, &model, call, err);
+    }
+    if (status == ST_OK && options->form == BENCH_FORM_RAW && call->n_inputs != 1) {
+        status =
+            error_set(err, ST_BAD_CONFIG,
+                      "--form raw sends exactly one input, and the model has %zu", call->n_inputs);
+    }
+    return status == ST_OK ? encode(arena, options, client_url(client), call, err) : status;
+}
+
+static enum status prepare_ping(struct arena *arena, const struct client_url *url,
+                                struct bench_call *call, struct error *err) {
+    struct client_request request;
+    enum status status =
+        client_question_encode(arena, url, CLIENT_LIVE, STR(""), STR(""), &request, err);
+    return status == ST_OK ? set_message(&request, call) : status;
+}
+
+static enum status v2_prepare(struct arena *arena, const struct bench_settings *settings,
+                              struct bench_call *call, struct error *err) {
+    void *client = NULL;
+    enum status status = bench_client_open(call, &client, err);
+    if (status == ST_OK) {
+        status = describe_server(arena, client, call, err);
+    }
+    if (status == ST_OK) {
+        status = call->ping ? prepare_ping(arena, client_url(client), call, err)
+                            : prepare_infer(arena, &settings->options, client, call, err);
+    }
+    bench_client_close(client);
+    return status;
+}
+
+/* ---- an exchange ----------------------------------------------------------------------------- */
+
+static enum status v2_start(void *connection, const struct bench_call *call, struct error *err) {
+    (void)err;
+    http_session_begin(client_http(connection), call->message);
+    client_start(connection, 0);
+    return ST_OK;
+}
+
+/* Reads all of an answer: for what is wrong with it, or to see that nothing is. */
+static enum status read_answer(const struct http_session *session, struct bench_failed *failed) {
+    struct arena *arena = arena_new(NULL, 0);
+    struct v2_answer answer;
+    if (!arena) {
+        return no_memory(&failed->err);
+    }
+    enum status status = client_infer_decode(arena, session, &answer, &failed->err);
+    arena_free(arena);
+    return status;
+}
+
+static enum status v2_take(void *connection, const struct bench_call *call, bool whole,
+                           uint64_t *n_bytes, struct bench_failed *failed) {
+    const struct http_session *session = client_http(connection);
+    int status = http_session_status(session);
+    *n_bytes = http_session_body(session).len;
+    failed->http_status = status;
+    if (call->ping || (status == 200 && !whole)) {
+        return ST_OK;
+    }
+    return read_answer(session, failed);
+}
+
+const struct bench_protocol bench_protocol_v2 = {
+    .name = "KServe v2 over HTTP",
+    .schemes = "http https http+unix ",
+    .prepare = v2_prepare,
+    .open = bench_client_open,
+    .close = bench_client_close,
+    .start = v2_start,
+    .step = bench_client_step,
+    .wait = bench_client_wait,
+    .take = v2_take,
+};

@@ -1,0 +1,270 @@
+/* One tensor for each input of the model. What belongs to which input is found by name, and every
+ * name must be one of the model's. */
+#include "program/loadgen/input.h"
+
+#include <string.h>
+
+#include "core/base/buf.h"
+#include "core/base/checked.h"
+#include "core/base/nearest.h"
+#include "program/loadgen/fill.h"
+#include "program/requests/infer_shape.h"
+#include "program/requests/infer_tensor.h"
+
+/* One input while it is made. */
+struct maker {
+    struct arena *arena;
+    const struct bench_options *options;
+    const struct tensor_spec *spec;
+    bool has_shape;
+    struct shape shape; /* --shape */
+};
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory for inputs");
+}
+
+/* ---- what was said, by name ------------------------------------------------------------------ */
+
+/* Returns: the name of an item NAME=VALUE (or NAME:VALUE, where that may be), and the value. */
+static struct str split(const char *item, bool colon, struct str *value) {
+    *value = str_of(item);
+    struct str name = str_cut(value, '=');
+    if (!value->ptr && colon) {
+        *value = str_of(item);
+        name = str_cut(value, ':');
+    }
+    return name;
+}
+
+/* Returns: the one item for `name`, or NULL. */
+static const char *find(const struct option_texts *texts, bool colon, struct str name) {
+    struct str value;
+    for (size_t i = 0; i < texts->n; i++) {
+        if (str_eq(split(texts->items[i], colon, &value), name) && value.ptr) {
+            return texts->items[i];
+        }
+    }
+    return NULL;
+}
+
+/* The sentence for a name that the model does not have. */
+static enum status unknown_name(struct arena *arena, const char *flag, struct str name,
+                                const struct model_spec *model, struct error *err) {
+    struct nearest nearest = {0};
+    char hint[NEAREST_HINT_BYTES];
+    struct buf names;
+    buf_init(&names, arena, 0);
+    for (size_t i = 0; i < model->n_inputs; i++) {
+        struct str known = model->inputs[i].name;
+        buf_printf(&names, "%s%.*s", i > 0 ? ", " : "", STR_ARG(known));
+        nearest_consider(&nearest, name, known);
+    }
+    return error_set(err, ST_BAD_CONFIG,
+                     "--%s: model \"%.*s\" has no input \"%.*s\"%s (it has: %.*s)", flag,
+                     STR_ARG(model->name), STR_ARG(name), nearest_hint(&nearest, hint),
+                     STR_ARG(buf_str(&names)));
+}
+
+/* Every item must have the form, name an input of the model, and do so once. */
+static enum status check_names(struct arena *arena, const char *flag, const char *form,
+                               const struct option_texts *texts, const struct model_spec *model,
+                               struct error *err) {
+    bool colon = strcmp(flag, "shape") == 0;
+    for (size_t i = 0; i < texts->n; i++) {
+        struct str value, name = split(texts->items[i], colon, &value);
+        bool known = false;
+        for (size_t k = 0; k < model->n_inputs; k++) {
+            known = known || str_eq(name, model->inputs[k].name);
+        }
+        if (!value.ptr) {
+            return error_set(err, ST_BAD_CONFIG, "--%s %s: expected %s", flag, texts->items[i],
+                             form);
+        }
+        if (!known) {
+            return unknown_name(arena, flag, name, model, err);
+        }
+        if (find(texts, colon, name) != texts->items[i]) {
+            return error_set(err, ST_BAD_CONFIG, "--%s is given twice for input \"%.*s\"", flag,
+                             STR_ARG(name));
+        }
+    }
+    return ST_OK;
+}
+
+/* ---- shapes ---------------------------------------------------------------------------------- */
+
+static bool is_open(struct shape spec, size_t i) {
+    return i < spec.rank && spec.dims[i] < 0;
+}
+
+/* The model's shape with its open dimensions filled in: the first is the batch, the others come
+ * from --shape, or are 1. */
+static enum status choose_shape(const struct maker *maker, struct shape *out, struct error *err) {
+    struct shape spec = maker->spec->shape, said = maker->shape;
+    char a[SHAPE_TEXT_BYTES], b[SHAPE_TEXT_BYTES];
+    bool batched = is_open(spec, 0);
+    int64_t batch = (int64_t)maker->options->batch;
+    int64_t *dims = arena_calloc(maker->arena, spec.rank, sizeof(*dims));
+    if (!dims) {
+        return no_memory(err);
+    }
+    size_t n_missing = maker->has_shape && said.rank < spec.rank ? 1 : 0;
+    for (size_t i = 0; i < spec.rank; i++) {
+        dims[i] = is_open(spec, i) ? (i == 0 ? batch : 1) : spec.dims[i];
+        if (maker->has_shape && i >= n_missing && i - n_missing < said.rank) {
+            dims[i] = said.dims[i - n_missing];
+        }
+    }
+    *out = (struct shape){dims, spec.rank};
+    if (maker->has_shape && (said.rank + n_missing != spec.rank || (n_missing && !batched) ||
+                             !shape_matches(*out, spec))) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "--shape for input \"%.*s\": %s does not fit the model's %s",
+                         STR_ARG(maker->spec->name), shape_print(said, a), shape_print(spec, b));
+    }
+    if (batch != 1 && (!batched || dims[0] != batch)) {
+        return error_set(
+            err, ST_BAD_CONFIG, "--batch %lld: the first dimension of input \"%.*s\" is %lld%s",
+            (long long)batch, STR_ARG(maker->spec->name), spec.rank > 0 ? (long long)dims[0] : 1,
+            batched ? " as --shape says" : "; the model takes no batches");
+    }
+    return ST_OK;
+}
+
+/* ---- one input ------------------------------------------------------------------------------- */
+
+/* Repeats what is one element of a batch until there are as many as wanted. */
+static enum status repeat_copy(const struct maker *maker, struct shape *shape, struct str *bytes,
+                               struct error *err) {
+    size_t times = (size_t)maker->options->batch, n_bytes;
+    if (times == 1 || (shape->rank > 0 && shape->dims[0] == (int64_t)times)) {
+        return ST_OK;
+    }
+    if (!is_open(maker->spec->shape, 0) || shape->dims[0] != 1) {
+        return error_set(
+            err, ST_BAD_CONFIG,
+            "--batch %zu: input \"%.*s\" was given with a first dimension of %lld; give "
+            "one element, or all",
+            times, STR_ARG(maker->spec->name), shape->rank > 0 ? (long long)shape->dims[0] : 1);
+    }
+    int64_t *dims = arena_calloc(maker->arena, shape->rank, sizeof(*dims));
+    char *all =
+        checked_mul(times, bytes->len, &n_bytes) ? arena_alloc(maker->arena, n_bytes) : NULL;
+    if (!dims || !all) {
+        return no_memory(err);
+    }
+    memcpy(dims, shape->dims, shape->rank * sizeof(*dims));
+    dims[0] = (int64_t)times;
+    for (size_t i = 0; i < times; i++) {
+        memcpy(all + i * bytes->len, bytes->ptr, bytes->len);
+    }
+    *shape = (struct shape){dims, shape->rank};
+    *bytes = str_make(all, n_bytes);
+    return ST_OK;
+}
+
+static enum status gather_copy(struct arena *arena, const struct tensor *tensor, struct str *out,
+                               struct error *err) {
+    struct buf all;
+    buf_init(&all, arena, tensor->n_bytes);
+    for (size_t i = 0; i < tensor->n_pieces; i++) {
+        buf_add(&all, tensor->pieces[i].data, tensor->pieces[i].n_bytes);
+    }
+    *out = buf_str(&all);
+    return all.failed ? no_memory(err) : ST_OK;
+}
+
+static enum status read_given(const struct maker *maker, const char *argument,
+                              enum datatype *datatype, struct shape *shape, struct str *bytes,
+                              struct error *err) {
+    struct infer_source source;
+    struct tensor tensor;
+    struct infer_known known = {
+        .has_shape = maker->has_shape, .shape = maker->shape, .spec = maker->spec};
+    enum status status =
+        infer_source_read(maker->arena, argument, INFER_MAX_INPUT_BYTES, &source, err);
+    if (status == ST_OK) {
+        status = infer_tensor_make(maker->arena, &source, &known, &tensor, err);
+    }
+    if (status == ST_OK) {
+        status = gather_copy(maker->arena, &tensor, bytes, err);
+    }
+    if (status == ST_OK) {
+        *datatype = tensor.datatype;
+        *shape = tensor.shape;
+        status = repeat_copy(maker, shape, bytes, err);
+    }
+    return status;
+}
+
+static enum status set_bytes(struct arena *arena, struct str bytes, struct tensor *out,
+                             struct error *err) {
+    struct piece *piece = arena_alloc(arena, sizeof(*piece));
+    if (!piece) {
+        return no_memory(err);
+    }
+    *piece = (struct piece){bytes.ptr, bytes.len};
+    out->pieces = piece;
+    out->n_pieces = 1;
+    out->n_bytes = bytes.len;
+    return ST_OK;
+}
+
+static enum status make_input(const struct maker *maker, struct dice *random, struct tensor *out,
+                              struct error *err) {
+    struct bench_fill fill = {.zeros = maker->options->data == BENCH_DATA_ZEROS,
+                              .text_size = maker->options->text_size,
+                              .random = random};
+    const char *given = find(&maker->options->inputs, false, maker->spec->name);
+    struct str bytes;
+    enum status status;
+    *out = (struct tensor){.name = maker->spec->name, .datatype = maker->spec->datatype};
+    if (given) {
+        status = read_given(maker, given, &out->datatype, &out->shape, &bytes, err);
+    } else {
+        status = choose_shape(maker, &out->shape, err);
+        if (status == ST_OK &&
+            bench_fill(maker->arena, &fill, out->datatype, out->shape, &bytes, err) != ST_OK) {
+            status = error_prefix(err, "input \"%.*s\"", STR_ARG(out->name));
+        }
+    }
+    return status == ST_OK ? set_bytes(maker->arena, bytes, out, err) : status;
+}
+
+/* What --shape says of the input. */
+static enum status read_shape(struct maker *maker, struct error *err) {
+    const char *item = find(&maker->options->shapes, true, maker->spec->name);
+    struct str text;
+    maker->has_shape = item != NULL;
+    if (item) {
+        (void)split(item, true, &text);
+        if (infer_shape_parse(maker->arena, text, &maker->shape, err) != ST_OK) {
+            return error_prefix(err, "--shape %.*s", STR_ARG(maker->spec->name));
+        }
+    }
+    return ST_OK;
+}
+
+enum status bench_inputs_make(struct arena *arena, const struct bench_options *options,
+                              const struct model_spec *model, const struct tensor **out,
+                              struct error *err) {
+    struct tensor *made = arena_calloc(arena, model->n_inputs, sizeof(*made));
+    *out = made;
+    if (!made) {
+        return no_memory(err);
+    }
+    enum status status = check_names(arena, "input", "NAME=SOURCE", &options->inputs, model, err);
+    if (status == ST_OK) {
+        status = check_names(arena, "shape", "NAME=DIMS", &options->shapes, model, err);
+    }
+    for (size_t i = 0; i < model->n_inputs && status == ST_OK; i++) {
+        struct dice random = {.state = options->seed + i};
+        struct maker maker = {.arena = arena, .options = options, .spec = &model->inputs[i]};
+        status = read_shape(&maker, err);
+        if (status == ST_OK) {
+            status = make_input(&maker, &random, &made[i], err);
+        }
+    }
+    return status;
+}

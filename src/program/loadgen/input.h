@@ -1,0 +1,17 @@
+/* The inputs of a request that is only made to be sent often: those given are read as `sluice
+ * infer` reads them, the others are made up from what the model says of them. */
+#ifndef SLUICE_PROGRAM_LOADGEN_INPUT_H
+#define SLUICE_PROGRAM_LOADGEN_INPUT_H
+
+#include "core/base/arena.h"
+#include "core/base/status.h"
+#include "core/tensor/tensor.h"
+#include "program/loadgen/settings.h"
+
+/* Makes a tensor for each input of the model, in its order. Returns: ST_BAD_CONFIG, ST_BAD_SHAPE
+ * and others, naming the input and the flag. Owns: in `arena`. */
+enum status bench_inputs_make(struct arena *arena, const struct bench_options *options,
+                              const struct model_spec *model, const struct tensor **out,
+                              struct error *err) __attribute__((warn_unused_result));
+
+#endif

@@ -1,0 +1,47 @@
+/* What a run tries, one step after the other: the numbers behind --concurrency and --rate. */
+#ifndef SLUICE_PROGRAM_LOADGEN_PLAN_H
+#define SLUICE_PROGRAM_LOADGEN_PLAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "core/base/status.h"
+
+enum { BENCH_MAX_STEPS = 64 };
+
+/* One step: `concurrency` connections that each wait for their answer before they ask again; or,
+ * with a rate, requests that begin on time on at most that many. */
+struct bench_step {
+    unsigned concurrency;
+    double rate; /* requests a second; 0: none, a closed loop */
+};
+
+struct bench_plan {
+    struct bench_step steps[BENCH_MAX_STEPS];
+    size_t n_steps;
+};
+
+/* Numbers such as "4", "1,2,8", "1:32" (each), "1:32:2" (every second) or "1:32:x2" (doubling),
+ * lists of all these too. */
+struct bench_sweep {
+    double values[BENCH_MAX_STEPS];
+    size_t n;
+};
+
+struct bench_sweep_kind {
+    const char *flag; /* for messages */
+    bool whole;       /* no fractions */
+    double min, max;
+};
+
+/* Returns: ST_BAD_CONFIG with what is wrong and what would be right. */
+enum status bench_sweep_parse(const struct bench_sweep_kind *kind, const char *text,
+                              struct bench_sweep *out, struct error *err)
+    __attribute__((warn_unused_result));
+
+/* The steps of a run. Either text may be NULL: not given. With rates there is one concurrency, the
+ * most that may be in flight. Returns: ST_BAD_CONFIG. */
+enum status bench_plan_make(const char *concurrency, const char *rate, struct bench_plan *out,
+                            struct error *err) __attribute__((warn_unused_result));
+
+#endif

@@ -1,0 +1,121 @@
+/* The line of progress. It is written over itself; what does not fit the window is cut, since a
+ * line that wraps can't be written over. */
+#include "program/loadgen/report/progress.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "program/loadgen/report/text.h"
+
+enum { DEFAULT_COLUMNS = 80 };
+
+struct bench_progress {
+    FILE *file;
+    struct bench_live before; /* of the same step, or all zero */
+};
+
+struct bench_progress *bench_progress_new(FILE *file) {
+    const char *term = getenv("TERM");
+    if (!isatty(fileno(file)) || (term && strcmp(term, "dumb") == 0)) {
+        return NULL;
+    }
+    struct bench_progress *progress = calloc(1, sizeof(*progress));
+    if (progress) {
+        progress->file = file;
+    }
+    return progress;
+}
+
+void bench_progress_free(struct bench_progress *progress) {
+    bench_progress_clear(progress);
+    free(progress);
+}
+
+void bench_progress_clear(struct bench_progress *progress) {
+    if (progress) {
+        fputs("\r\033[K", progress->file);
+        fflush(progress->file);
+    }
+}
+
+static unsigned columns_of(FILE *file) {
+    struct winsize window = {0};
+    bool known = ioctl(fileno(file), TIOCGWINSZ, &window) == 0 && window.ws_col > 0;
+    return known ? window.ws_col : DEFAULT_COLUMNS;
+}
+
+void bench_progress_show(struct bench_progress *progress, const struct bench_live *live) {
+    if (!progress) {
+        return;
+    }
+    if (progress->before.index != live->index || progress->before.from_ns != live->from_ns) {
+        memset(&progress->before, 0, sizeof(progress->before));
+        progress->before.now_ns = live->from_ns;
+    }
+    struct arena *arena = arena_new(NULL, 0);
+    if (!arena) {
+        return;
+    }
+    struct buf line;
+    buf_init(&line, arena, 256);
+    bench_progress_print(&line, live, &progress->before, columns_of(progress->file));
+    fprintf(progress->file, "\r%.*s\033[K", STR_ARG(buf_str(&line)));
+    fflush(progress->file);
+    arena_free(arena);
+    progress->before = *live;
+}
+
+/* ---- its text -------------------------------------------------------------------------------- */
+
+/* Cuts the text to so many characters; none of it is wider than one column. */
+static void cut(struct buf *text, unsigned columns) {
+    size_t n = 0;
+    for (size_t i = 0; i < text->len; i++) {
+        n += ((unsigned char)text->data[i] & 0xc0) != 0x80;
+        if (n > columns) {
+            text->len = i;
+            return;
+        }
+    }
+}
+
+static void print_left(struct buf *out, const struct bench_live *live) {
+    char text[BENCH_TEXT_BYTES];
+    if (live->now_ns >= live->until_ns) {
+        buf_add_str(out, STR("waiting for the last answers"));
+    } else if (live->now_ns < live->from_ns) {
+        buf_printf(out, "warming up, %.0f s left", (double)(live->from_ns - live->now_ns) / 1e9);
+    } else if (live->until_ns == UINT64_MAX) {
+        buf_printf(out, "%s requests left",
+                   bench_text_count(live->n_left > 0 ? (uint64_t)live->n_left : 0, text));
+    } else {
+        buf_printf(out, "%.0f s left", (double)(live->until_ns - live->now_ns) / 1e9);
+    }
+}
+
+void bench_progress_print(struct buf *out, const struct bench_live *live,
+                          const struct bench_live *before, unsigned columns) {
+    char text[BENCH_TEXT_BYTES], ms[2][BENCH_TEXT_BYTES];
+    uint64_t span = live->now_ns > before->now_ns ? live->now_ns - before->now_ns : 0;
+    double n = (double)(live->n_answered - before->n_answered);
+    buf_printf(out, "%zu/%zu  %s  ", live->index + 1, live->n_steps,
+               bench_text_step(live->step, text));
+    buf_printf(out, "%s/s", bench_text_number(span > 0 ? n * 1e9 / (double)span : 0, text));
+    struct bench_histogram *recent = arena_alloc(out->arena, sizeof(*recent));
+    if (recent) {
+        memset(recent, 0, sizeof(*recent));
+        bench_histogram_merge_counts(recent, &live->latency);
+        bench_histogram_subtract_counts(recent, &before->latency);
+        if (bench_histogram_total(recent) > 0) {
+            buf_printf(out, "  p50 %s  p99 %s ms",
+                       bench_text_ms(bench_histogram_quantile(recent, 0.5), ms[0]),
+                       bench_text_ms(bench_histogram_quantile(recent, 0.99), ms[1]));
+        }
+    }
+    buf_printf(out, "  %s error%s  ", bench_text_count(live->n_failed, text),
+               live->n_failed == 1 ? "" : "s");
+    print_left(out, live);
+    cut(out, columns);
+}

@@ -1,0 +1,97 @@
+/* sluice: picks the subcommand. It refuses to know what any of them does. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/nearest.h"
+#include "program/options/commands.h"
+
+/* Read by jemalloc, where the program is linked with it: what was let go of goes back to the system
+ * within seconds, also where nothing happens any more. */
+extern const char *malloc_conf;
+__attribute__((visibility("default"))) const char *malloc_conf =
+    "background_thread:true,max_background_threads:1,dirty_decay_ms:2000,muzzy_decay_ms:0";
+
+struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *about;
+};
+
+static const struct command commands[] = {
+    {"serve", cli_serve, "serve models over KServe v2"},
+    {"pick", cli_pick, "pick the model server for each request of a proxy"},
+    {"infer", cli_infer, "send one inference request and print the answer"},
+    {"ping", cli_ping, "ask a server whether it is there, and how long that takes"},
+    {"bench", cli_bench, "put a model server under load and report what it did"},
+};
+enum { N_COMMANDS = sizeof(commands) / sizeof(*commands) };
+
+static const struct command *find_command(const char *name) {
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(commands[i].name, name) == 0) {
+            return &commands[i];
+        }
+    }
+    return NULL;
+}
+
+static int unknown_command(const char *name) {
+    struct nearest nearest = {0};
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        nearest_consider(&nearest, str_of(name), str_of(commands[i].name));
+    }
+    fprintf(stderr, "sluice: unknown command %s", name);
+    if (nearest.best.ptr) {
+        fprintf(stderr, "; did you mean %.*s?", STR_ARG(nearest.best));
+    }
+    fputs("\nTry: sluice --help\n", stderr);
+    return EXIT_CODE_USAGE;
+}
+
+static int print_help(FILE *out) {
+    fputs("usage: sluice COMMAND …\n\nThe data plane of model serving.\n\n", out);
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].about);
+    }
+    fputs("\n  sluice COMMAND --help   what a command does, and its flags\n"
+          "  sluice --version        the version of this program\n"
+          "\nExit codes: 0 ok, 1 failed, 2 arguments that can't be understood.\n",
+          out);
+    return out == stdout ? EXIT_CODE_OK : EXIT_CODE_USAGE;
+}
+
+/* `sluice help serve` is `sluice serve --help`. */
+static int help(int argc, char **argv) {
+    if (argc < 3) {
+        return print_help(stdout);
+    }
+    const struct command *command = find_command(argv[2]);
+    char dashes[] = "--help";
+    char *arguments[] = {argv[2], dashes, NULL};
+    return command ? command->run(2, arguments) : unknown_command(argv[2]);
+}
+
+static int run(int argc, char **argv) {
+    const char *name = argv[1];
+    if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
+        puts("sluice " SLUICE_VERSION);
+        return EXIT_CODE_OK;
+    }
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        return print_help(stdout);
+    }
+    if (strcmp(name, "help") == 0) {
+        return help(argc, argv);
+    }
+    const struct command *command = find_command(name);
+    return command ? command->run(argc - 1, argv + 1) : unknown_command(name);
+}
+
+int main(int argc, char **argv) {
+    int code = argc < 2 ? print_help(stderr) : run(argc, argv);
+    /* A full disk under a redirected output is a failure, not a success. */
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        return EXIT_CODE_FAILED;
+    }
+    return code;
+}

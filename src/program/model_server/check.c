@@ -1,0 +1,93 @@
+/* Checking settings and models. */
+#include "program/model_server/check.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "program/model_server/guard.h"
+#include "program/model_server/mip.h"
+#include "program/options/commands.h"
+#include "serve/frontend/mip/plan.h"
+
+/* What cannot be decoded here; models that take pictures without that are served all the same. */
+static enum status print_pictures(const struct serve_settings *settings, struct buf *out,
+                                  struct error *err) {
+    struct pictures *pictures = NULL;
+    enum status st = serve_mip_pictures(settings, 1, &pictures, err);
+    if (st == ST_OK && pictures_missing(pictures)) {
+        buf_printf(out, "  %-10s pictures cannot be decoded here: %s\n", "warning",
+                   pictures_missing(pictures));
+    }
+    pictures_free(pictures);
+    return st;
+}
+
+/* One listener: `text` as it was given. */
+static enum status print_target(const struct serve_settings *settings,
+                                struct repository *repository, const char *text,
+                                const struct mip_target *target, struct buf *out,
+                                struct error *err) {
+    struct model_version *version;
+    buf_printf(out, "\nMIP  %s\n", text);
+    if (repository_find(repository, target->model, target->version, &version, err) != ST_OK) {
+        buf_printf(out, "  %-10s %s\n", "error", err->text);
+        return ST_OK; /* that the model has failed is counted already */
+    }
+    const struct mip_plan *plan = mip_plan_of(version);
+    mip_plan_print(plan, out);
+    enum status st = mip_plan_decodes_pictures(plan) ? print_pictures(settings, out, err) : ST_OK;
+    model_version_unref(version);
+    return st;
+}
+
+static enum status print_mip(const struct serve_settings *settings, struct repository *repository,
+                             struct arena *arena, struct buf *out, struct error *err) {
+    struct mip_target *targets = NULL;
+    enum status st = serve_mip_targets(settings, repository, arena, &targets, err);
+    for (size_t i = 0; st == ST_OK && i < settings->mip.n; i++) {
+        st = print_target(settings, repository, settings->mip.items[i], &targets[i], out, err);
+    }
+    return st;
+}
+
+static int write_out(const struct buf *out) {
+    if (!out->failed && fwrite(out->data, 1, out->len, stdout) == out->len && fflush(stdout) == 0) {
+        return EXIT_CODE_OK;
+    }
+    fprintf(stderr, "sluice serve: writing the result: %s\n", strerror(errno));
+    return EXIT_CODE_FAILED;
+}
+
+/* Could the files of TLS and keys be used? */
+static enum status check_guard(const struct serve_settings *settings, struct error *err) {
+    struct serve_guard guard = {0};
+    enum status st = serve_guard_open(&guard, settings, err);
+    serve_guard_free(&guard);
+    return st;
+}
+
+int serve_check(const struct serve_settings *settings, const struct repository_options *options,
+                struct arena *arena) {
+    struct error err;
+    struct repository *repository = NULL;
+    struct buf out;
+    if (repository_new(options, &repository, &err) != ST_OK) {
+        fprintf(stderr, "sluice serve: %s\n", err.text);
+        return EXIT_CODE_FAILED;
+    }
+    enum status loaded = repository_load(repository, NULL);
+    buf_init(&out, arena, 4096);
+    repository_print(repository, &out);
+    enum status st = print_mip(settings, repository, arena, &out, &err);
+    if (st == ST_OK) {
+        st = check_guard(settings, &err);
+    }
+    int code = write_out(&out);
+    if (st != ST_OK) {
+        fprintf(stderr, "sluice serve: %s\n", err.text);
+    }
+    repository_stop(repository);
+    repository_free(repository);
+    return loaded == ST_OK && st == ST_OK ? code : EXIT_CODE_FAILED;
+}

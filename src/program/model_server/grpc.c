@@ -1,0 +1,98 @@
+/* Starting and ending gRPC. */
+#include "program/model_server/grpc.h"
+
+#include "program/model_server/guard.h"
+#include "program/process/grpc_listen.h"
+#include "serve/frontend/header_forward.h"
+
+enum {
+    /* What one connection may have sent that no method has asked for, and all its streams
+     * together: enough for the distance between two machines of a data center. */
+    STREAM_WINDOW_BYTES = 4 * 1024 * 1024,
+    CONNECTION_WINDOW_BYTES = 16 * 1024 * 1024,
+    MAX_STREAMS = 1000,
+    STREAM_REQUESTS = 64, /* of one ModelStreamInfer, in flight */
+};
+
+size_t serve_grpc_addresses(const struct serve_settings *settings) {
+    bool none = settings->grpc.n == 1 && str_is(str_of(settings->grpc.items[0]), "none");
+    return none ? 0 : settings->grpc.n;
+}
+
+static struct grpc_limits limits_of(const struct serve_settings *settings) {
+    static const int levels[] = {0, 1, 5, 9}; /* none, low, medium, high */
+    return (struct grpc_limits){
+        .max_header_bytes = settings->max_header_size,
+        .max_message_bytes = settings->max_body_size,
+        .request_memory_bytes = settings->request_memory,
+        .max_streams = MAX_STREAMS,
+        .stream_window_bytes = STREAM_WINDOW_BYTES,
+        .connection_window_bytes = CONNECTION_WINDOW_BYTES,
+        .idle_timeout_ns = settings->idle_timeout_ns,
+        .header_timeout_ns = settings->header_timeout_ns,
+        .body_timeout_ns = settings->body_timeout_ns,
+        .write_timeout_ns = settings->write_timeout_ns,
+        .compression_level = levels[settings->grpc_compression],
+    };
+}
+
+enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings *settings,
+                            const struct serve_grpc_use *use,
+                            const struct grpc_server_options *options, const struct tls_server *tls,
+                            struct serve_place *bound, struct error *err) {
+    size_t n = serve_grpc_addresses(settings);
+    if (n == 0) {
+        return ST_OK;
+    }
+    enum status st = settings->grpc_forward
+                         ? header_forward_new(settings->grpc_forward, &self->forward, err)
+                         : ST_OK;
+    struct grpc_api_options api = {
+        .repository = use->repository,
+        .shared = use->shared,
+        .tracer = use->tracer,
+        .limits = {.max_json_bytes = settings->max_json_size,
+                   .max_json_depth = settings->max_json_depth,
+                   .max_elements = settings->max_tensor_elements},
+        .server_name = settings->server_id,
+        .server_version = SLUICE_VERSION,
+        .forward = self->forward,
+        .max_in_flight = STREAM_REQUESTS,
+        .workers = options->workers,
+        .n_workers = options->n_workers,
+    };
+    if (st == ST_OK) {
+        st = grpc_api_new(&api, &self->api, err);
+    }
+    if (st == ST_OK) {
+        struct grpc_server_options all = *options;
+        all.limits = limits_of(settings);
+        all.methods = grpc_api_methods(self->api, &all.n_methods);
+        st = grpc_server_new(&all, &self->server, err);
+    }
+    struct serve_scheme scheme = serve_grpc_scheme(settings);
+    for (size_t i = 0; st == ST_OK && i < n; i++) {
+        st = grpc_listen(self->server, &scheme, settings->grpc.items[i], tls,
+                         serve_guard_has_tls(settings), &bound[i], err);
+    }
+    return st;
+}
+
+void serve_grpc_drain(struct serve_grpc *self) {
+    if (self->server) {
+        grpc_server_drain(self->server);
+        grpc_api_drain(self->api);
+    }
+}
+
+void serve_grpc_changed(struct serve_grpc *self) {
+    if (self->api) {
+        grpc_api_changed(self->api);
+    }
+}
+
+void serve_grpc_free(struct serve_grpc *self) {
+    grpc_server_free(self->server);
+    grpc_api_free(self->api);
+    header_forward_free(self->forward);
+}

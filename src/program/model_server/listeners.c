@@ -1,0 +1,335 @@
+/* Starting and ending the servers of all protocols. */
+#include "program/model_server/listeners.h"
+
+#include "core/base/log.h"
+#include "core/os/ready_file.h"
+
+/* ---- addresses ------------------------------------------------------------------------------- */
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory for the listeners");
+}
+
+/* As --mip takes it, with the real port. */
+static const char *mip_url(struct arena *arena, const struct address *address,
+                           const struct mip_target *target) {
+    char text[MIP_URL_BYTES];
+    bool versioned = target->version.ptr != NULL;
+    return arena_printf(arena, "%s=%.*s%s%.*s", mip_url_print(address, text),
+                        STR_ARG(target->model), versioned ? ":" : "", STR_ARG(target->version))
+        .ptr;
+}
+
+/* ---- HTTP ------------------------------------------------------------------------------------ */
+
+static struct http_limits limits_of(const struct serve_settings *settings) {
+    return (struct http_limits){
+        .max_header_bytes = settings->max_header_size,
+        .max_body_bytes = settings->max_body_size,
+        .request_memory_bytes = settings->request_memory,
+        .idle_timeout_ns = settings->idle_timeout_ns,
+        .header_timeout_ns = settings->header_timeout_ns,
+        .body_timeout_ns = settings->body_timeout_ns,
+        .min_body_rate = settings->min_body_rate,
+        .write_timeout_ns = settings->write_timeout_ns,
+        .discard_bytes = settings->discard_size,
+    };
+}
+
+static enum status start_http(struct serve_listeners *self, struct repository *repository,
+                              const struct process_threads *threads, struct error *err) {
+    const struct serve_settings *settings = self->settings;
+    self->http_api = (struct http_api){
+        .repository = repository,
+        .limits = {.max_json_bytes = settings->max_json_size,
+                   .max_json_depth = settings->max_json_depth,
+                   .max_elements = settings->max_tensor_elements},
+        .max_body_bytes = settings->max_body_size,
+        .server_name = settings->server_id,
+        .server_version = SLUICE_VERSION,
+        .keys = self->guard.keys,
+        .forward = self->http_forward,
+        .metrics = &self->admin.metrics,
+        .shared = self->shared,
+        .tracer = &self->tracer,
+    };
+    struct http_server_options options = {.limits = limits_of(settings),
+                                          .budget = &self->budget,
+                                          .handler = http_api_handler(&self->http_api),
+                                          .workers = threads->workers,
+                                          .n_workers = threads->n_workers,
+                                          .acceptor = threads->main,
+                                          .server_name = "sluice/" SLUICE_VERSION};
+    return http_server_new(&options, &self->http, err);
+}
+
+static enum status listen_http(struct serve_listeners *self, const char *text,
+                               struct serve_address *out, struct error *err) {
+    struct serve_scheme scheme = serve_http_scheme(self->settings);
+    struct serve_place place;
+    enum status st = serve_place_parse(&scheme, text, &place, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    const struct tls_server *tls = place.tls ? self->guard.http_tls : NULL;
+    st = http_server_listen(self->http, &place.address, tls, &out->address, err);
+    if (st != ST_OK) {
+        return error_prefix(err, "--http %s", text);
+    }
+    place.address = out->address;
+    serve_place_tell(&scheme, &place, serve_guard_has_tls(self->settings));
+    out->url = serve_place_url(self->arena, &scheme, &place);
+    return out->url ? ST_OK : no_memory(err);
+}
+
+static enum status open_http(struct serve_listeners *self, struct repository *repository,
+                             const struct process_threads *threads, struct error *err) {
+    enum status st = self->settings->http_forward ? header_forward_new(self->settings->http_forward,
+                                                                       &self->http_forward, err)
+                                                  : ST_OK;
+    if (st == ST_OK) {
+        st = start_http(self, repository, threads, err);
+    }
+    for (size_t i = 0; st == ST_OK && i < self->settings->http.n; i++) {
+        st = listen_http(self, self->settings->http.items[i], &self->addresses[i], err);
+    }
+    return st;
+}
+
+/* ---- shared memory --------------------------------------------------------------------------- */
+
+static struct shared *open_shared(struct serve_listeners *self,
+                                  const struct serve_settings *settings) {
+    struct shared_options options = {.allowed = settings->allow_client_shm,
+                                     .prefixes = settings->client_shm_prefixes.items,
+                                     .n_prefixes = settings->client_shm_prefixes.n,
+                                     .budget = &self->budget};
+    return shared_new(&options);
+}
+
+/* ---- gRPC ------------------------------------------------------------------------------------ */
+
+static enum status open_grpc(struct serve_listeners *self, struct repository *repository,
+                             const struct process_threads *threads, struct error *err) {
+    size_t n = serve_grpc_addresses(self->settings);
+    struct grpc_server_options options = {.budget = &self->budget,
+                                          .workers = threads->workers,
+                                          .n_workers = threads->n_workers,
+                                          .acceptor = threads->main,
+                                          .admit = grpc_api_admit,
+                                          .admit_context = self->guard.keys};
+    struct serve_scheme scheme = serve_grpc_scheme(self->settings);
+    struct serve_grpc_use use = {repository, self->shared, &self->tracer};
+    struct serve_place *places = arena_calloc(self->arena, n, sizeof(*places));
+    if (!places) {
+        return no_memory(err);
+    }
+    enum status st = serve_grpc_open(&self->grpc, self->settings, &use, &options,
+                                     self->guard.grpc_tls, places, err);
+    for (size_t i = 0; st == ST_OK && i < n; i++) {
+        struct serve_address *out = &self->addresses[self->settings->http.n + i];
+        out->address = places[i].address;
+        out->url = serve_place_url(self->arena, &scheme, &places[i]);
+        st = out->url ? ST_OK : no_memory(err);
+    }
+    return st;
+}
+
+/* ---- MIP ------------------------------------------------------------------------------------- */
+
+static enum status open_mip(struct serve_listeners *self, struct repository *repository,
+                            const struct process_threads *threads, struct error *err) {
+    size_t n = self->settings->mip.n;
+    struct mip_server_options options = {.budget = &self->budget,
+                                         .workers = threads->workers,
+                                         .n_workers = threads->n_workers,
+                                         .acceptor = threads->main};
+    struct address *bound = arena_calloc(self->arena, n, sizeof(*bound));
+    if (!bound) {
+        return no_memory(err);
+    }
+    enum status st = serve_mip_open(&self->mip, self->settings, repository, &self->tracer, &options,
+                                    self->arena, bound, err);
+    for (size_t i = 0; st == ST_OK && i < n; i++) {
+        size_t before = self->settings->http.n + serve_grpc_addresses(self->settings);
+        struct serve_address *out = &self->addresses[before + i];
+        out->address = bound[i];
+        out->url = mip_url(self->arena, &bound[i], &self->mip.targets[i]);
+        st = out->url ? ST_OK : no_memory(err);
+    }
+    return st;
+}
+
+/* ---- metrics --------------------------------------------------------------------------------- */
+
+/* After all of them were made. */
+static void watch_servers(struct serve_listeners *self) {
+    serve_admin_watch(&self->admin, "http", http_server_net(self->http));
+    if (self->grpc.server) {
+        serve_admin_watch(&self->admin, "grpc", grpc_server_net(self->grpc.server));
+    }
+    if (self->mip.server) {
+        serve_admin_watch(&self->admin, "mip", mip_server_net(self->mip.server));
+    }
+    if (self->admin.listener.server) {
+        serve_admin_watch(&self->admin, "metrics", http_server_net(self->admin.listener.server));
+    }
+}
+
+static enum status open_admin(struct serve_listeners *self, struct repository *repository,
+                              const struct process_threads *threads, struct error *err) {
+    struct http_limits limits = limits_of(self->settings);
+    enum status st =
+        serve_admin_open(&self->admin, self->settings, &limits, repository, threads->main, err);
+    if (st == ST_OK) {
+        watch_servers(self);
+    }
+    if (st == ST_OK && self->admin.listener.server) {
+        struct serve_address *out = &self->addresses[self->n_addresses - 1];
+        out->address = self->admin.listener.address;
+        out->url = admin_listener_url(&self->admin.listener, self->arena);
+        st = out->url ? ST_OK : no_memory(err);
+    }
+    return st;
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+enum status serve_listeners_open(struct serve_listeners *self,
+                                 const struct serve_settings *settings,
+                                 struct repository *repository,
+                                 const struct process_threads *threads, struct error *err) {
+    self->settings = settings;
+    self->budget.body_memory_bytes = settings->body_memory;
+    self->budget.max_connections = settings->max_connections;
+    self->n_addresses = settings->http.n + serve_grpc_addresses(settings) + settings->mip.n +
+                        admin_listener_is_wanted(settings->metrics);
+    self->arena = arena_new(NULL, 0);
+    self->addresses =
+        self->arena ? arena_calloc(self->arena, self->n_addresses, sizeof(*self->addresses)) : NULL;
+    if (!self->addresses) {
+        self->n_addresses = 0;
+        return no_memory(err);
+    }
+    self->shared = open_shared(self, settings);
+    if (!self->shared) {
+        return no_memory(err);
+    }
+    enum status st = tracer_open(&self->tracer, &settings->trace, err);
+    if (st == ST_OK) {
+        st = serve_guard_open(&self->guard, settings, err);
+    }
+    if (st == ST_OK) {
+        serve_guard_watch(&self->guard, settings, threads->main);
+        st = open_http(self, repository, threads, err);
+    }
+    if (st == ST_OK) {
+        st = open_grpc(self, repository, threads, err);
+    }
+    if (st == ST_OK) {
+        st = open_mip(self, repository, threads, err);
+    }
+    return st == ST_OK ? open_admin(self, repository, threads, err) : st;
+}
+
+void serve_listeners_changed(struct serve_listeners *self) {
+    serve_grpc_changed(&self->grpc);
+}
+
+void serve_listeners_loaded(struct serve_listeners *self) {
+    serve_grpc_changed(&self->grpc);
+    serve_mip_loaded(&self->mip);
+}
+
+void serve_listeners_tell(const struct serve_listeners *self) {
+    const char *file = self->settings->ready_file;
+    struct error err;
+    if (!file) {
+        return;
+    }
+    const char **urls = arena_calloc(self->arena, self->n_addresses, sizeof(*urls));
+    for (size_t i = 0; urls && i < self->n_addresses; i++) {
+        urls[i] = self->addresses[i].url;
+    }
+    enum status st = urls ? ready_file_write(file, urls, self->n_addresses, &err) : no_memory(&err);
+    if (st != ST_OK) {
+        log_event(LOG_ERROR, "cannot write the ready file", LOG_TEXT_OF("reason", err.text));
+    }
+}
+
+void serve_listeners_log_state(struct serve_listeners *self) {
+    serve_admin_log_state(&self->admin);
+}
+
+void serve_listeners_drain(struct serve_listeners *self) {
+    http_server_drain(self->http); /* first: who sees 503 shall see `Connection: close` too */
+    serve_grpc_drain(&self->grpc);
+    if (self->mip.server) {
+        mip_server_drain(self->mip.server);
+    }
+    http_api_drain(&self->http_api);
+}
+
+uint64_t serve_listeners_in_flight(const struct serve_listeners *self) {
+    return http_server_in_flight(self->http) +
+           (self->grpc.server ? grpc_server_in_flight(self->grpc.server) : 0) +
+           (self->mip.server ? mip_server_in_flight(self->mip.server) : 0);
+}
+
+static void on_stopped(void *cookie) {
+    struct serve_listeners *self = cookie;
+    if (--self->n_stopping == 0) {
+        self->stopped(self->cookie);
+    }
+}
+
+void serve_listeners_stop(struct serve_listeners *self, void (*stopped)(void *cookie),
+                          void *cookie) {
+    self->stopped = stopped;
+    self->cookie = cookie;
+    self->n_stopping = 2; /* this call itself, and the guard */
+    serve_guard_stop(&self->guard, on_stopped, self);
+    if (self->http) {
+        self->n_stopping++;
+        http_server_stop(self->http, on_stopped, self);
+    }
+    if (self->admin.listener.server) {
+        self->n_stopping++;
+        http_server_stop(self->admin.listener.server, on_stopped, self);
+    }
+    if (self->grpc.server) {
+        self->n_stopping++;
+        grpc_server_stop(self->grpc.server, on_stopped, self);
+    }
+    if (self->mip.server) {
+        self->n_stopping++;
+        mip_server_stop(self->mip.server, on_stopped, self);
+    }
+    on_stopped(self);
+}
+
+void serve_listeners_unlink(const struct serve_listeners *self) {
+    for (size_t i = 0; i < self->n_addresses; i++) {
+        const struct serve_address *address = &self->addresses[i];
+        if (address->url) {
+            address_unlink(&address->address);
+        }
+    }
+}
+
+void serve_listeners_end_threads(struct serve_listeners *self) {
+    serve_mip_end_pictures(&self->mip);
+}
+
+void serve_listeners_free(struct serve_listeners *self) {
+    http_server_free(self->http);
+    http_api_free(&self->http_api);
+    header_forward_free(self->http_forward);
+    serve_grpc_free(&self->grpc);
+    serve_mip_free(&self->mip);
+    serve_admin_free(&self->admin);
+    serve_guard_free(&self->guard);
+    shared_free(self->shared);
+    tracer_close(&self->tracer);
+    arena_free(self->arena);
+}

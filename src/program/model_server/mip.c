@@ -1,0 +1,146 @@
+/* Putting MIP together. */
+#include "program/model_server/mip.h"
+
+#include "core/base/log.h"
+#include "serve/frontend/mip/plan.h"
+
+/* Pictures that may wait for a thread, of all packets: each has few under way at a time, so this is
+ * reached by hundreds of clients at once, and then more of them only wait longer. */
+enum { MAX_QUEUED_PICTURES = 16384 };
+
+enum status serve_mip_targets(const struct serve_settings *settings, struct repository *repository,
+                              struct arena *arena, struct mip_target **out, struct error *err) {
+    struct mip_target *targets = arena_calloc(arena, settings->mip.n, sizeof(*targets));
+    if (!targets) {
+        return error_set(err, ST_NO_MEMORY, "no memory for %zu listeners", settings->mip.n);
+    }
+    for (size_t i = 0; i < settings->mip.n; i++) {
+        const char *text = settings->mip.items[i];
+        enum status st = mip_target_parse(str_of(text), &targets[i], err);
+        if (st == ST_OK) {
+            st = mip_target_resolve(&targets[i], repository, err);
+        }
+        if (st != ST_OK) {
+            return error_prefix(err, "--mip %s", text);
+        }
+    }
+    *out = targets;
+    return ST_OK;
+}
+
+enum status serve_mip_pictures(const struct serve_settings *settings, unsigned n_threads,
+                               struct pictures **out, struct error *err) {
+    struct pictures_options options = {.part = settings->picture_part,
+                                       .n_threads = n_threads,
+                                       .max_queued = MAX_QUEUED_PICTURES,
+                                       .max_pixels = settings->max_picture_pixels};
+    return pictures_new(&options, out, err);
+}
+
+static struct mip_limits limits_of(const struct serve_settings *settings) {
+    return (struct mip_limits){
+        .max_body_bytes = settings->max_body_size,
+        .request_memory_bytes = settings->request_memory,
+        .idle_timeout_ns = settings->idle_timeout_ns,
+        .header_timeout_ns = settings->header_timeout_ns,
+        .body_timeout_ns = settings->body_timeout_ns,
+        .min_body_rate = settings->min_body_rate,
+        .write_timeout_ns = settings->write_timeout_ns,
+        .discard_bytes = settings->discard_size,
+    };
+}
+
+static enum status listen_all(struct serve_mip *self, const struct serve_settings *settings,
+                              struct address *bound, struct error *err) {
+    for (size_t i = 0; i < self->n_targets; i++) {
+        const struct mip_target *target = &self->targets[i];
+        enum status st = mip_server_listen(self->server, &target->address, target, &bound[i], err);
+        if (st != ST_OK) {
+            return error_prefix(err, "--mip %s", settings->mip.items[i]);
+        }
+        char url[MIP_URL_BYTES];
+        log_event(LOG_INFO, "listening", LOG_TEXT_OF("mip", mip_url_print(&bound[i], url)),
+                  LOG_STR("model", target->model));
+    }
+    return ST_OK;
+}
+
+enum status serve_mip_open(struct serve_mip *self, const struct serve_settings *settings,
+                           struct repository *repository, struct tracer *tracer,
+                           const struct mip_server_options *options, struct arena *arena,
+                           struct address *bound, struct error *err) {
+    struct mip_server_options all = *options;
+    if (settings->mip.n == 0) {
+        return ST_OK;
+    }
+    enum status st = serve_mip_targets(settings, repository, arena, &self->targets, err);
+    if (st == ST_OK) {
+        self->n_targets = settings->mip.n;
+        st =
+            serve_mip_pictures(settings, (unsigned)settings->picture_threads, &self->pictures, err);
+    }
+    if (st != ST_OK) {
+        return st;
+    }
+    self->api = (struct mip_api){
+        .repository = repository,
+        .pictures = self->pictures,
+        .tracer = tracer,
+        .limits = {.max_json_bytes = settings->max_json_size,
+                   .max_json_depth = settings->max_json_depth,
+                   .max_elements = settings->max_tensor_elements},
+        .request_memory_bytes = settings->request_memory,
+    };
+    all.limits = limits_of(settings);
+    all.handler = mip_api_handler(&self->api);
+    st = mip_server_new(&all, &self->server, err);
+    return st == ST_OK ? listen_all(self, settings, bound, err) : st;
+}
+
+/* ---- once the models are there --------------------------------------------------------------- */
+
+/* Would one of the listeners' models take pictures that have to be decoded? */
+static const struct mip_target *find_decoding(const struct serve_mip *self) {
+    for (size_t i = 0; i < self->n_targets; i++) {
+        const struct mip_target *target = &self->targets[i];
+        struct model_version *version;
+        if (repository_find(self->api.repository, target->model, target->version, &version, NULL) !=
+            ST_OK) {
+            continue;
+        }
+        bool decodes = mip_plan_decodes_pictures(mip_plan_of(version));
+        model_version_unref(version);
+        if (decodes) {
+            return target;
+        }
+    }
+    return NULL;
+}
+
+void serve_mip_loaded(const struct serve_mip *self) {
+    struct error err;
+    for (size_t i = 0; i < self->n_targets; i++) {
+        struct mip_target target = self->targets[i];
+        if (mip_target_resolve(&target, self->api.repository, &err) != ST_OK) {
+            log_event(LOG_ERROR, "a MIP listener has nothing to serve",
+                      LOG_TEXT_OF("reason", err.text));
+        }
+    }
+    const char *missing = self->pictures ? pictures_missing(self->pictures) : NULL;
+    const struct mip_target *target = missing ? find_decoding(self) : NULL;
+    if (target) {
+        log_event(LOG_WARNING, "pictures cannot be decoded: an IMAGE is answered with an error",
+                  LOG_STR("model", target->model), LOG_TEXT_OF("reason", missing));
+    }
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+void serve_mip_end_pictures(struct serve_mip *self) {
+    pictures_free(self->pictures);
+    self->pictures = NULL;
+}
+
+void serve_mip_free(struct serve_mip *self) {
+    mip_server_free(self->server);
+}

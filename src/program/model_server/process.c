@@ -1,0 +1,161 @@
+/* Starting the server, and ending it in order. What happens in between is not this file's. */
+#include "program/model_server/process.h"
+
+#include <stdatomic.h>
+
+#include "core/base/log.h"
+#include "core/os/ready_file.h"
+#include "program/model_server/listeners.h"
+
+struct serve_process {
+    const struct serve_settings *settings;
+    struct process process;
+    struct repository *repository;
+    atomic_bool loaded;
+    struct worker_msg loaded_msg;
+    struct serve_listeners listeners;
+};
+
+/* ---- ready ----------------------------------------------------------------------------------- */
+
+static void on_loaded(struct worker_msg *msg) {
+    struct serve_process *self =
+        (struct serve_process *)((char *)msg - offsetof(struct serve_process, loaded_msg));
+    serve_listeners_loaded(&self->listeners);
+    bool ready = repository_is_ready(self->repository);
+    /* To a service manager a start has ended either way: starting again would mend no model. */
+    process_ready(&self->process, ready ? "ready" : "not ready: a model failed to load");
+    if (!ready) {
+        log_plain(LOG_WARNING, "loading has ended, not ready: a model failed to load");
+        return;
+    }
+    log_plain(LOG_INFO, "ready");
+    if (!self->process.draining) {
+        serve_listeners_tell(&self->listeners);
+    }
+}
+
+/* On the loading thread. */
+static void loading_done(void *cookie) {
+    struct serve_process *self = cookie;
+    atomic_store(&self->loaded, true);
+    worker_post(self->process.threads.main, &self->loaded_msg);
+}
+
+/* On a loading thread. */
+static void models_changed(void *cookie) {
+    struct serve_process *self = cookie;
+    serve_listeners_changed(&self->listeners);
+}
+
+/* ---- what the process asks for --------------------------------------------------------------- */
+
+static uint64_t in_flight(void *user) {
+    const struct serve_process *self = user;
+    return serve_listeners_in_flight(&self->listeners);
+}
+
+static void log_state(void *user) {
+    struct serve_process *self = user;
+    serve_listeners_log_state(&self->listeners);
+}
+
+static void reload(void *user) {
+    struct serve_process *self = user;
+    serve_guard_look(&self->listeners.guard);
+    repository_look_soon(self->repository);
+}
+
+static void drain(void *user) {
+    struct serve_process *self = user;
+    repository_drain(self->repository);
+    serve_listeners_drain(&self->listeners);
+}
+
+/* A thread that loads models can't be interrupted. */
+static bool can_stop(void *user) {
+    struct serve_process *self = user;
+    return atomic_load(&self->loaded) && !repository_is_busy(self->repository);
+}
+
+static void stop(void *user, void (*stopped)(void *cookie), void *cookie) {
+    struct serve_process *self = user;
+    serve_listeners_stop(&self->listeners, stopped, cookie);
+}
+
+static void unlink_sockets(void *user) {
+    const struct serve_process *self = user;
+    serve_listeners_unlink(&self->listeners);
+}
+
+static const struct process_tasks tasks = {
+    .in_flight = in_flight,
+    .log_state = log_state,
+    .reload = reload,
+    .drain = drain,
+    .can_stop = can_stop,
+    .stop = stop,
+    .unlink = unlink_sockets,
+};
+
+/* ---- putting together and taking apart ------------------------------------------------------- */
+
+static enum status start(struct serve_process *self, const struct repository_options *models,
+                         struct error *err) {
+    enum status st = process_begin(&self->process, self->settings->workers, err);
+    struct repository_options options = *models;
+    options.workers = self->process.threads.workers;
+    options.n_workers = self->process.threads.n_workers;
+    options.main = self->process.threads.main;
+    options.changed = models_changed;
+    options.changed_cookie = self;
+    if (st == ST_OK) {
+        st = repository_new(&options, &self->repository, err);
+    }
+    if (st == ST_OK) {
+        st = serve_listeners_open(&self->listeners, self->settings, self->repository,
+                                  &self->process.threads, err);
+    }
+    if (st == ST_OK) {
+        /* Only now: the addresses are ours, so no other server is the one that is ready. */
+        ready_file_remove(self->settings->ready_file);
+        st = repository_load_start(self->repository, loading_done, self, err);
+    }
+    return st;
+}
+
+static void take_apart(struct serve_process *self) {
+    serve_listeners_end_threads(&self->listeners);
+    process_join(&self->process);
+    if (self->repository) {
+        repository_stop(self->repository);
+    }
+    serve_listeners_free(&self->listeners);
+    process_free(&self->process);
+    if (self->repository) {
+        repository_free(self->repository);
+    }
+}
+
+enum status serve_process_run(const struct serve_settings *settings,
+                              const struct repository_options *models, struct error *err) {
+    struct serve_process self = {
+        .settings = settings,
+        .process = {.tasks = &tasks,
+                    .user = &self,
+                    .drain_timeout_ns = settings->drain_timeout_ns,
+                    .ready_file = settings->ready_file},
+        .loaded_msg = {.run = on_loaded},
+    };
+    enum status st = start(&self, models, err);
+    if (st == ST_OK) {
+        process_run(&self.process);
+    } else {
+        process_undo(&self.process);
+    }
+    take_apart(&self);
+    if (st == ST_OK) {
+        log_plain(LOG_INFO, "ended");
+    }
+    return st;
+}

@@ -1,0 +1,243 @@
+/* The settings of `sluice serve`: the table, the words around it in `--help`, and what the computed
+ * defaults come to. */
+#include "program/model_server/settings.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/log.h"
+#include "core/os/cpus.h"
+#include "net/transport/address.h"
+#include "program/model_server/cache_config.h"
+#include "program/model_server/grpc.h"
+#include "program/model_server/guard.h"
+#include "program/options/command.h"
+#include "serve/frontend/header_forward.h"
+#include "serve/frontend/mip/target.h"
+#include "serve/trace/config.h"
+#include "telemetry/admin/listener.h"
+
+/* From the folder of the installed program to its backends and parts; the build sets them from the
+ * prefix. */
+#ifndef SLUICE_BACKENDS_FROM_BIN
+#define SLUICE_BACKENDS_FROM_BIN "../lib/sluice/backends"
+#endif
+#ifndef SLUICE_PARTS_FROM_BIN
+#define SLUICE_PARTS_FROM_BIN "../lib/sluice/parts"
+#endif
+
+enum { EXE_BYTES = 4096 };
+
+static const struct option options[] = {
+#define OPTION(field, name, alias, type, value, unit, min, max, group, help)                       \
+    {(name), (alias), OPTION_##type, (value), (unit),                                              \
+     (min),  (max),   (group),       (help),  offsetof(struct serve_settings, field)},
+#include "program/model_server/settings.def"
+#undef OPTION
+};
+
+/* Flags of the reference server whose purpose has another form here. */
+static const struct option_hint hints[] = {
+    {"http-port", "write --http HOST:PORT"},
+    {"http-address", "write --http HOST:PORT"},
+    {"allow-http", "HTTP is served wherever --http says"},
+    {"log-verbose", "write --log-level debug"},
+    {"log-info", "write --log-level info, or a lower one"},
+    {"log-warning", "write --log-level warning, or a lower one"},
+    {"log-error", "write --log-level error"},
+    {"exit-on-error", "a model that fails to load leaves the others serving; --check tells before"},
+    {"allow-metrics", "metrics are served wherever --metrics says; --metrics none turns that off"},
+    {"metrics-address", "write --metrics HOST:PORT"},
+    {"metrics-port", "write --metrics HOST:PORT"},
+    {"metrics-interval-ms", "numbers are read when they are asked for"},
+    {"metrics-config", "counters and histograms are always there"},
+    {"allow-cpu-metrics", "they are always there"},
+    {"allow-gpu-metrics", "models run on CPUs"},
+    {"allow-grpc", "gRPC is served wherever --grpc says; --grpc none turns it off"},
+    {"grpc-address", "write --grpc HOST:PORT"},
+    {"grpc-port", "write --grpc HOST:PORT"},
+    {"grpc-use-ssl", "a certificate turns it on: --grpc-tls-cert FILE --grpc-tls-key FILE"},
+    {"grpc-use-ssl-mutual", "--grpc-tls-client-ca FILE turns it on"},
+    {"http-restricted-api", "write --keys FILE"},
+    {"grpc-restricted-protocol", "write --keys FILE"},
+    {"backend-config", "a backend's settings are `parameters` of config.pbtxt"},
+    {"strict-model-config", "what config.pbtxt leaves out is read from the model"},
+    {"disable-auto-complete-config", "what config.pbtxt leaves out is read from the model"},
+    {"trace-file", "write --trace-config triton,file=FILE"},
+    {"trace-level", "write --trace-config level=TIMESTAMPS"},
+    {"trace-rate", "write --trace-config rate=N"},
+    {"trace-count", "write --trace-config count=N"},
+    {"trace-log-frequency", "write --trace-config triton,log-frequency=N"},
+    {"served-model-name", "write NAME=PATH as an argument"},
+    {"host", "write --http HOST:PORT"},
+    {"port", "write --http HOST:PORT"},
+    {NULL, NULL},
+};
+
+static const char about[] =
+    "Serves models over KServe v2 (the Open Inference Protocol) on HTTP, with the binary tensor "
+    "data extension, and on gRPC, and over MIP (the Model Invocation Protocol). It listens before "
+    "the models are loaded; GET /v2/health/ready, or gRPC's health service, says when they are.";
+
+static const char epilog[] =
+    "Sizes are bytes or written 64KiB, 256MiB, 2GB; times are seconds or written 250ms, 30s, 2m.\n"
+    "\n"
+    "Examples\n"
+    "  sluice serve digits.onnx\n"
+    "  sluice serve digits=models/v3.onnx --http 0.0.0.0:8000\n"
+    "  sluice serve digits.onnx --mip tcp://127.0.0.1:9000=digits\n"
+    "  sluice serve --model-repository /srv/models --config /etc/sluice.yaml --check\n"
+    "\n"
+    "Exit codes: 0 ended as asked, 1 failed, 2 settings that can't be understood.\n";
+
+static const struct option_set set = {
+    .command = "sluice serve",
+    .usage = "[FLAGS] PATH…",
+    .about = about,
+    .epilog = epilog,
+    .options = options,
+    .n_options = sizeof(options) / sizeof(*options),
+    .hints = hints,
+};
+
+_Static_assert(sizeof(options) / sizeof(*options) <= OPTIONS_MAX, "raise OPTIONS_MAX");
+_Static_assert(LOG_ERROR == 0 && LOG_WARNING == 1 && LOG_INFO == 2 && LOG_DEBUG == 3,
+               "the words of --log-level are in this order");
+_Static_assert(LOG_TEXT == 0 && LOG_JSON == 1, "the words of --log-format are in this order");
+
+static bool is_folder(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* `name` beside the program, or else `installed`, which is seen from the program's folder. */
+static const char *dir_of(const char *exe, const char *name, const char *installed,
+                          struct arena *arena) {
+    const char *slash = strrchr(exe, '/');
+    int n = slash ? (int)(slash - exe) : 0;
+    struct str beside = arena_printf(arena, "%.*s/%s", n, exe, name);
+    if (!beside.ptr || is_folder(beside.ptr)) {
+        return beside.ptr;
+    }
+    return arena_printf(arena, "%.*s/%s", n, exe, installed).ptr;
+}
+
+const char *backend_dir_of(const char *exe, struct arena *arena) {
+    return dir_of(exe, "backends", SLUICE_BACKENDS_FROM_BIN, arena);
+}
+
+const char *parts_dir_of(const char *exe, struct arena *arena) {
+    return dir_of(exe, "parts", SLUICE_PARTS_FROM_BIN, arena);
+}
+
+/* For whoever reads the log. */
+static const char *real_path(const char *path, struct arena *arena) {
+    char real[PATH_MAX];
+    return path && realpath(path, real) ? arena_dup(arena, str_of(real)).ptr : path;
+}
+
+/* What was not said of where backends and parts are. */
+static enum status resolve_dirs(struct serve_settings *out, struct arena *arena,
+                                struct error *err) {
+    char exe[EXE_BYTES];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+    if (n < 0 && (!out->backend_dir || !out->parts_dir)) {
+        return error_set(
+            err, ST_BAD_CONFIG,
+            "/proc/self/exe can't be read, so backends and parts can't be found beside "
+            "the program: say where they are with --backend-dir DIR --parts-dir DIR");
+    }
+    exe[n < 0 ? 0 : n] = '\0';
+    if (!out->backend_dir) {
+        out->backend_dir = real_path(backend_dir_of(exe, arena), arena);
+    }
+    if (!out->parts_dir) {
+        out->parts_dir = real_path(parts_dir_of(exe, arena), arena);
+    }
+    if (out->parts_dir) {
+        out->picture_part = arena_printf(arena, "%s/libsluice_pictures.so", out->parts_dir).ptr;
+    }
+    return out->backend_dir && out->picture_part
+               ? ST_OK
+               : error_set(err, ST_NO_MEMORY, "no memory for a path");
+}
+
+/* That they can be listened on is found out later; `--check` finds what is no address at all. */
+static enum status check_addresses(const struct serve_settings *settings, struct error *err) {
+    struct serve_scheme http = serve_http_scheme(settings), grpc = serve_grpc_scheme(settings);
+    struct serve_place place;
+    enum status st = serve_guard_check(settings, err);
+    for (size_t i = 0; i < settings->http.n && st == ST_OK; i++) {
+        st = serve_place_parse(&http, settings->http.items[i], &place, err);
+    }
+    for (size_t i = 0; i < serve_grpc_addresses(settings) && st == ST_OK; i++) {
+        st = serve_place_parse(&grpc, settings->grpc.items[i], &place, err);
+    }
+    if (st != ST_OK) {
+        return st;
+    }
+    if (admin_listener_is_wanted(settings->metrics)) {
+        struct address address;
+        st = address_parse(str_of(settings->metrics), &address, err);
+    }
+    if (st != ST_OK) {
+        return error_prefix(err, "--metrics");
+    }
+    struct mip_target target;
+    for (size_t i = 0; i < settings->mip.n && st == ST_OK; i++) {
+        st = mip_target_parse(str_of(settings->mip.items[i]), &target, err);
+    }
+    return st == ST_OK ? st : error_prefix(err, "--mip");
+}
+
+static enum status check_patterns(const struct serve_settings *settings, struct error *err) {
+    if (header_forward_check(settings->http_forward, err) != ST_OK) {
+        return error_prefix(err, "--http-header-forward-pattern");
+    }
+    return header_forward_check(settings->grpc_forward, err) != ST_OK
+               ? error_prefix(err, "--grpc-header-forward-pattern")
+               : ST_OK;
+}
+
+static enum status resolve(struct serve_settings *out, struct arena *arena, struct error *err) {
+    if (out->paths.n + out->model_repositories.n == 0) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "there is nothing to serve: name a model file or a repository of models");
+    }
+    if (out->http.n == 0) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "there is nowhere to listen: http needs at least one address");
+    }
+    enum status st = check_addresses(out, err);
+    if (st == ST_OK) {
+        st = check_patterns(out, err);
+    }
+    if (st == ST_OK) {
+        st = cache_config_read(&out->cache_config, &out->cache_size, err);
+    }
+    if (st == ST_OK && trace_config_read(out->trace_config.items, out->trace_config.n, &out->trace,
+                                         err) != ST_OK) {
+        st = error_prefix(err, "--trace-config");
+    }
+    if (st != ST_OK) {
+        return st;
+    }
+    struct cpus cpus;
+    cpus_read(&cpus);
+    out->workers = out->workers > 0 ? out->workers : cpus.usable;
+    out->picture_threads = out->picture_threads > 0 ? out->picture_threads : cpus.usable;
+    return resolve_dirs(out, arena, err);
+}
+
+int serve_settings_read(int argc, char **argv, struct arena *arena, struct serve_settings *out) {
+    struct error err = {0};
+    *out = (struct serve_settings){0};
+    int code = command_begin(&set, argc, argv, out, arena);
+    if (code != COMMAND_GO_ON) {
+        return code;
+    }
+    return resolve(out, arena, &err) == ST_OK ? COMMAND_GO_ON : command_usage_error(&set, &err);
+}

@@ -1,0 +1,60 @@
+/* The beginning of every subcommand. It refuses to run one. */
+#include "program/options/command.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "program/options/help.h"
+
+static int print_help(const struct option_set *set, struct arena *arena) {
+    struct buf out;
+    buf_init(&out, arena, 4096);
+    help_print(&out, set, help_style_of(stdout));
+    if (out.failed || fwrite(out.data, 1, out.len, stdout) != out.len || fflush(stdout) != 0) {
+        return EXIT_CODE_FAILED;
+    }
+    return EXIT_CODE_OK;
+}
+
+int command_usage_error(const struct option_set *set, const struct error *err) {
+    fprintf(stderr, "%s: %s\nTry: %s --help\n", set->command, err->text, set->command);
+    return EXIT_CODE_USAGE;
+}
+
+int command_begin_with(struct options *options, const struct option_set *set, int argc, char **argv,
+                       void *values, struct arena *arena) {
+    struct error err = {0};
+    if (options_wants_help(argc, argv)) {
+        return print_help(set, arena);
+    }
+    enum status status = options_init(options, set, values, arena, &err);
+    if (status == ST_OK) {
+        status = options_read(options, argc, argv, &err);
+    }
+    return status == ST_OK ? COMMAND_GO_ON : command_usage_error(set, &err);
+}
+
+int command_begin(const struct option_set *set, int argc, char **argv, void *values,
+                  struct arena *arena) {
+    struct options options;
+    return command_begin_with(&options, set, argc, argv, values, arena);
+}
+
+const char *command_protocol_name(enum client_protocol protocol) {
+    static const char *const NAMES[] = {
+        [CLIENT_HTTP] = "HTTP", [CLIENT_GRPC] = "gRPC", [CLIENT_MIP] = "MIP"};
+    return NAMES[protocol];
+}
+
+const char *command_group_protocols(const char *group) {
+    const char *first = NULL;
+    for (enum client_protocol protocol = CLIENT_HTTP; protocol <= CLIENT_MIP; protocol++) {
+        const char *at = strstr(group, command_protocol_name(protocol));
+        first = at && (!first || at < first) ? at : first;
+    }
+    return first;
+}
+
+bool command_group_is_for(const char *group, enum client_protocol protocol) {
+    return !command_group_protocols(group) || strstr(group, command_protocol_name(protocol));
+}

@@ -1,0 +1,164 @@
+/* `--help`: flags on the left, sentences wrapped on the right, one heading per group. A flag too
+ * long for its column has the line to itself. */
+#include "program/options/help.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { HELP_COLUMNS = 90, HELP_MIN = 80, HELP_MAX = 100, HELP_INDENT = 30 };
+
+struct help_style help_style_of(FILE *file) {
+    struct help_style style = {.columns = HELP_COLUMNS};
+    struct winsize window = {0};
+    if (!isatty(fileno(file))) {
+        return style;
+    }
+    if (ioctl(fileno(file), TIOCGWINSZ, &window) == 0 && window.ws_col > 0) {
+        style.columns = window.ws_col < HELP_MIN   ? HELP_MIN
+                        : window.ws_col > HELP_MAX ? HELP_MAX
+                                                   : window.ws_col;
+    }
+    const char *no_colour = getenv("NO_COLOR"), *term = getenv("TERM");
+    style.colour = !(no_colour && *no_colour) && term && strcmp(term, "dumb") != 0;
+    return style;
+}
+
+/* Characters, not bytes: continuation bytes take no column. */
+static unsigned text_columns(const char *text, size_t n_bytes) {
+    unsigned n = 0;
+    for (size_t i = 0; i < n_bytes; i++) {
+        n += ((unsigned char)text[i] & 0xc0) != 0x80;
+    }
+    return n;
+}
+
+static void add_line(struct buf *out, unsigned indent) {
+    buf_add_char(out, '\n');
+    for (unsigned i = 0; i < indent; i++) {
+        buf_add_char(out, ' ');
+    }
+}
+
+void help_wrap(struct buf *out, const char *text, unsigned at, unsigned indent, unsigned columns) {
+    bool first = true;
+    for (text += strspn(text, " "); *text; text += strspn(text, " ")) {
+        if (*text == '\n') {
+            buf_add_char(out, '\n');
+            add_line(out, indent);
+            at = indent;
+            first = true;
+            text++;
+            continue;
+        }
+        size_t n = strcspn(text, " \n");
+        unsigned width = text_columns(text, n);
+        if (!first && at + 1 + width > columns) {
+            add_line(out, indent);
+            at = indent;
+            first = true;
+        }
+        if (!first) {
+            buf_add_char(out, ' ');
+        }
+        buf_add(out, text, n);
+        at += width + !first;
+        first = false;
+        text += n;
+    }
+}
+
+static void styled(struct buf *out, const char *code, struct str text, struct help_style style) {
+    if (style.colour) {
+        buf_printf(out, "\033[%sm", code);
+    }
+    buf_add_str(out, text);
+    if (style.colour) {
+        buf_add_str(out, STR("\033[0m"));
+    }
+}
+
+void help_heading(struct buf *out, const char *text, struct help_style style) {
+    styled(out, "1", str_of(text), style);
+}
+
+/* "-o, --output-file FILE" */
+static struct str option_left(struct arena *arena, const struct option *option) {
+    if (option_is_argument(option)) {
+        return arena_printf(arena, "%s%s", option->unit, option_is_list(option) ? "…" : "");
+    }
+    const char *unit = option->type == OPTION_SWITCH ? "" : option->unit;
+    const char *letter = strlen(option->alias) == 1 ? option->alias : "";
+    return arena_printf(arena, "%s%s%s--%s%s%s", *letter ? "-" : "", letter, *letter ? ", " : "",
+                        option->name, *unit ? " " : "", unit);
+}
+
+/* The sentence, and behind it what a person must know of the flag besides. */
+static struct str option_right(struct arena *arena, const struct option *option) {
+    struct buf text;
+    buf_init(&text, arena, 0);
+    buf_add_str(&text, str_of(option->help));
+    if (option->type == OPTION_TEXTS) {
+        buf_add_str(&text, STR(" Repeatable."));
+    }
+    if (strlen(option->alias) > 1) {
+        buf_printf(&text, " Also --%s.", option->alias);
+    }
+    if (*option->value) {
+        buf_printf(&text, " [default: %s]", option->value);
+    }
+    buf_add_char(&text, '\0');
+    return text.failed ? STR("") : buf_str(&text);
+}
+
+static void print_option(struct buf *out, const struct option *option, struct help_style style) {
+    struct str left = option_left(out->arena, option);
+    struct str right = option_right(out->arena, option);
+    unsigned width = 2 + text_columns(left.ptr, left.ptr ? left.len : 0);
+    buf_add_str(out, STR("  "));
+    styled(out, "36", left, style);
+    if (width + 2 > HELP_INDENT) {
+        add_line(out, HELP_INDENT);
+    } else {
+        for (; width < HELP_INDENT; width++) {
+            buf_add_char(out, ' ');
+        }
+    }
+    help_wrap(out, right.ptr, HELP_INDENT, HELP_INDENT, style.columns);
+    buf_add_char(out, '\n');
+}
+
+/* Every option of the group that option `first` is in, unless an earlier one was of that group. */
+static void print_group(struct buf *out, const struct option_set *set, size_t first,
+                        struct help_style style) {
+    const char *group = set->options[first].group;
+    for (size_t i = 0; i < first; i++) {
+        if (strcmp(set->options[i].group, group) == 0) {
+            return;
+        }
+    }
+    buf_add_char(out, '\n');
+    if (*group) {
+        help_heading(out, group, style);
+        buf_add_char(out, '\n');
+    }
+    for (size_t i = first; i < set->n_options; i++) {
+        if (strcmp(set->options[i].group, group) == 0) {
+            print_option(out, &set->options[i], style);
+        }
+    }
+}
+
+void help_print(struct buf *out, const struct option_set *set, struct help_style style) {
+    help_heading(out, "usage:", style);
+    buf_printf(out, " %s %s\n\n", set->command, set->usage);
+    help_wrap(out, set->about, 0, 0, style.columns);
+    buf_add_char(out, '\n');
+    for (size_t i = 0; i < set->n_options; i++) {
+        print_group(out, set, i, style);
+    }
+    if (set->epilog) {
+        buf_printf(out, "\n%s", set->epilog);
+    }
+}

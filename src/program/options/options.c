@@ -1,0 +1,211 @@
+/* The command line: flags and arguments into the values of a command. It refuses abbreviations,
+ * bundled letters and environment variables: what a flag does can be read off one line of
+ * `--help`. */
+#include "program/options/options.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "core/base/nearest.h"
+
+/* The arguments being read. */
+struct args {
+    int argc;
+    char **argv;
+    int next;
+    bool only_arguments; /* "--" was seen */
+    size_t n_arguments;
+};
+
+/* A flag as written: "--name=value", "--name", "-o". */
+struct flag {
+    const char *text;  /* the whole argument */
+    struct str name;   /* without dashes and value */
+    const char *value; /* behind '='; NULL: none */
+};
+
+enum status options_init(struct options *options, const struct option_set *set, void *values,
+                         struct arena *arena, struct error *err) {
+    assert(set->n_options <= OPTIONS_MAX);
+    *options = (struct options){.set = set, .values = values, .arena = arena};
+    for (size_t i = 0; i < set->n_options; i++) {
+        const char *value = set->options[i].value;
+        if (*value && option_set_text(options, i, value, err) != ST_OK) {
+            return error_prefix(err, "the default of --%s", set->options[i].name);
+        }
+    }
+    return ST_OK;
+}
+
+static bool is_help(const char *arg) {
+    return strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0;
+}
+
+bool options_wants_help(int argc, char **argv) {
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (is_help(argv[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static struct flag flag_split(const char *arg) {
+    const char *name = arg + (arg[1] == '-' ? 2 : 1);
+    const char *equals = strchr(name, '=');
+    return (struct flag){
+        .text = arg,
+        .name = str_make(name, equals ? (size_t)(equals - name) : strlen(name)),
+        .value = equals ? equals + 1 : NULL,
+    };
+}
+
+/* Returns: the option's index, or n_options. */
+static size_t find_flag(const struct option_set *set, struct str name, bool one_dash) {
+    for (size_t i = 0; i < set->n_options; i++) {
+        const struct option *option = &set->options[i];
+        if (option_is_argument(option)) {
+            continue;
+        }
+        if (str_is(name, one_dash ? option->alias : option->name)) {
+            return i;
+        }
+        if (!one_dash && strlen(option->alias) > 1 && str_is(name, option->alias)) {
+            return i;
+        }
+    }
+    return set->n_options;
+}
+
+static enum status unknown_flag(const struct option_set *set, const struct flag *flag,
+                                struct error *err) {
+    char name[64];
+    size_t n = flag->name.len < sizeof(name) ? flag->name.len : sizeof(name) - 1;
+    memcpy(name, flag->name.ptr, n);
+    name[n] = '\0';
+    for (const struct option_hint *hint = set->hints; hint && hint->name; hint++) {
+        if (strcmp(hint->name, name) == 0) {
+            return error_set(err, ST_BAD_CONFIG, "there is no flag --%s: %s", name, hint->hint);
+        }
+    }
+    struct nearest nearest = {0};
+    for (size_t i = 0; i < set->n_options; i++) {
+        if (!option_is_argument(&set->options[i])) {
+            nearest_consider(&nearest, flag->name, str_of(set->options[i].name));
+            if (strlen(set->options[i].alias) > 1) {
+                nearest_consider(&nearest, flag->name, str_of(set->options[i].alias));
+            }
+        }
+    }
+    if (nearest.best.ptr) {
+        return error_set(err, ST_BAD_CONFIG, "unknown flag %s; did you mean --%.*s?", flag->text,
+                         STR_ARG(nearest.best));
+    }
+    return error_set(err, ST_BAD_CONFIG, "unknown flag %s", flag->text);
+}
+
+/* The value of a flag that takes one: behind '=', or the next argument. */
+static enum status flag_value(const struct option *option, const struct flag *flag,
+                              struct args *args, const char **out, struct error *err) {
+    *out = flag->value;
+    if (flag->value) {
+        return ST_OK;
+    }
+    if (args->next >= args->argc) {
+        return error_set(err, ST_BAD_CONFIG, "%s needs a value: --%s %s", flag->text, option->name,
+                         option->unit);
+    }
+    const char *value = args->argv[args->next];
+    if (strncmp(value, "--", 2) == 0) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "%s needs a value, and %s looks like the next flag (a value that begins "
+                         "with dashes is written %s=VALUE)",
+                         flag->text, value, flag->text);
+    }
+    args->next++;
+    *out = value;
+    return ST_OK;
+}
+
+static enum status set_flag(struct options *options, size_t index, const struct flag *flag,
+                            struct args *args, struct error *err) {
+    const struct option *option = &options->set->options[index];
+    if (options->given[index] && !option_is_list(option)) {
+        return error_set(err, ST_BAD_CONFIG, "--%s is given twice", option->name);
+    }
+    if (!options->given[index]) {
+        option_clear(options, index);
+    }
+    options->given[index] = true;
+    if (option->type == OPTION_SWITCH) {
+        if (flag->value) {
+            return error_set(err, ST_BAD_CONFIG, "--%s takes no value", option->name);
+        }
+        option_set_bool(options, index, true);
+        return ST_OK;
+    }
+    const char *value;
+    enum status status = flag_value(option, flag, args, &value, err);
+    if (status != ST_OK) {
+        return status;
+    }
+    status = option_set_text(options, index, value, err);
+    struct str typed = str_make(flag->text, (size_t)(flag->name.ptr - flag->text) + flag->name.len);
+    return status == ST_OK ? ST_OK : error_prefix(err, "%.*s", STR_ARG(typed));
+}
+
+static enum status set_argument(struct options *options, const char *text, struct args *args,
+                                struct error *err) {
+    const struct option_set *set = options->set;
+    size_t place = 0;
+    for (size_t i = 0; i < set->n_options; i++) {
+        if (!option_is_argument(&set->options[i])) {
+            continue;
+        }
+        if (place++ != args->n_arguments && !option_is_list(&set->options[i])) {
+            continue;
+        }
+        if (!options->given[i]) {
+            option_clear(options, i);
+        }
+        options->given[i] = true;
+        args->n_arguments++;
+        return option_set_text(options, i, text, err);
+    }
+    return error_set(err, ST_BAD_CONFIG, "one argument too many: \"%s\"", text);
+}
+
+static enum status read_arg(struct options *options, struct args *args, struct error *err) {
+    const char *arg = args->argv[args->next++];
+    if (args->only_arguments || arg[0] != '-' || arg[1] == '\0') {
+        return set_argument(options, arg, args, err);
+    }
+    if (strcmp(arg, "--") == 0) {
+        args->only_arguments = true;
+        return ST_OK;
+    }
+    struct flag flag = flag_split(arg);
+    size_t index = find_flag(options->set, flag.name, arg[1] != '-');
+    if (index == options->set->n_options) {
+        return unknown_flag(options->set, &flag, err);
+    }
+    return set_flag(options, index, &flag, args, err);
+}
+
+enum status options_read_args(struct options *options, int argc, char **argv, struct error *err) {
+    struct args args = {.argc = argc, .argv = argv, .next = 1};
+    while (args.next < argc) {
+        enum status status = read_arg(options, &args, err);
+        if (status != ST_OK) {
+            return status;
+        }
+    }
+    for (size_t i = 0; i < options->set->n_options; i++) {
+        if (options->set->options[i].type == OPTION_ARGUMENT && !options->given[i]) {
+            return error_set(err, ST_BAD_CONFIG, "%s is missing: %s %s",
+                             options->set->options[i].unit, options->set->command,
+                             options->set->usage);
+        }
+    }
+    return ST_OK;
+}

@@ -1,0 +1,150 @@
+/* Settings of a command, from one table: a row makes the flag, the YAML key, the line of `--help`,
+ * and the message when a value is wrong. Rows are in a .def file per command, read by one macro:
+ *
+ *     OPTION(field, name, alias, TYPE, default, unit, min, max, group, help)
+ *
+ *   field    member of the command's struct of values, of the type OPTION_STORE_<TYPE>
+ *   name     the flag without its dashes, and the YAML key; of an argument, what messages call it
+ *   alias    another name for the flag (the reference server's, or one letter for "-o"), or ""
+ *   default  as a user would write it; "" leaves the value NULL, empty or 0: `help` says what then
+ *   unit     how `--help` writes the value ("ADDR"); for WORD the words themselves: "text|json"
+ *   min,max  of U64, BYTES (bytes) and DURATION (nanoseconds)
+ *   group    the heading it stands under in `--help`
+ *
+ * Flags win over YAML; a repeatable flag replaces the whole list of the file. This file refuses to
+ * know any command: what its values mean together is the command's own business. */
+#ifndef SLUICE_PROGRAM_OPTIONS_OPTIONS_H
+#define SLUICE_PROGRAM_OPTIONS_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/arena.h"
+#include "core/base/doc/doc.h"
+#include "core/base/status.h"
+
+enum option_type {
+    OPTION_TEXT,
+    OPTION_TEXTS, /* repeatable */
+    OPTION_U64,
+    OPTION_BYTES,
+    OPTION_DURATION, /* nanoseconds */
+    OPTION_BOOL,     /* takes true or false */
+    OPTION_SWITCH,   /* takes no value; only on the command line */
+    OPTION_WORD,     /* one of a few words; the value is its index */
+    OPTION_CONFIG,   /* the YAML file that everything else may be in; only on the command line */
+    OPTION_ARGUMENT, /* an argument without a flag; required; only on the command line */
+    OPTION_OPTIONAL, /* the same, behind those; may be left out, and is NULL then */
+    OPTION_MODELS,   /* the arguments that are left; in YAML texts or {name: N, path: P}, meaning
+                      N=P, with parameters: {KEY: VALUE} where there are any */
+};
+
+/* Names and their values, as texts. */
+struct option_pair {
+    const char *name;
+    const char *value;
+};
+struct option_pairs {
+    struct option_pair *items;
+    size_t n;
+};
+
+struct option_texts {
+    const char **items;
+    size_t *order;              /* of each item: how many texts of any list were given before it */
+    struct option_pairs *pairs; /* of each item: a model's parameters */
+    size_t n;
+};
+
+#define OPTION_STORE_TEXT const char *
+#define OPTION_STORE_TEXTS struct option_texts
+#define OPTION_STORE_U64 uint64_t
+#define OPTION_STORE_BYTES uint64_t
+#define OPTION_STORE_DURATION uint64_t
+#define OPTION_STORE_BOOL bool
+#define OPTION_STORE_SWITCH bool
+#define OPTION_STORE_WORD unsigned
+#define OPTION_STORE_CONFIG const char *
+#define OPTION_STORE_ARGUMENT const char *
+#define OPTION_STORE_OPTIONAL const char *
+#define OPTION_STORE_MODELS struct option_texts
+
+struct option {
+    const char *name;
+    const char *alias;
+    enum option_type type;
+    const char *value; /* the default */
+    const char *unit;
+    uint64_t min, max;
+    const char *group;
+    const char *help;
+    size_t offset; /* of the value in the command's struct */
+};
+
+/* A flag that does not exist, and what a person who writes it should write. */
+struct option_hint {
+    const char *name; /* without dashes; NULL ends the list */
+    const char *hint;
+};
+
+/* One command's options and the words around them. */
+struct option_set {
+    const char *command; /* "sluice serve" */
+    const char *usage;   /* "[FLAGS] PATH…" */
+    const char *about;   /* wrapped when printed; a line break begins a new paragraph */
+    const char *epilog;  /* examples and notes; printed as they are */
+    const struct option *options;
+    size_t n_options;
+    const struct option_hint *hints; /* NULL: none */
+};
+
+enum { OPTIONS_MAX = 64 };
+
+/* A reading under way. */
+struct options {
+    const struct option_set *set;
+    char *values; /* the command's struct */
+    struct arena *arena;
+    bool given[OPTIONS_MAX]; /* on the command line */
+    size_t n_texts;          /* in all lists */
+};
+
+/* Sets every value to its default. `arena` holds what is not an argument's own text.
+ * Returns: ST_NO_MEMORY. */
+enum status options_init(struct options *options, const struct option_set *set, void *values,
+                         struct arena *arena, struct error *err)
+    __attribute__((warn_unused_result));
+/* Reads the arguments behind argv[0], then the file that an OPTION_CONFIG names, which fills in
+ * what no flag has set. Values borrow from argv. Returns: ST_BAD_CONFIG saying what is wrong,
+ * where, and what would be right. */
+enum status options_read(struct options *options, int argc, char **argv, struct error *err)
+    __attribute__((warn_unused_result));
+/* Is there a --help or -h before any "--"? */
+bool options_wants_help(int argc, char **argv);
+
+/* The parts of options_read, which the tests call one by one. */
+enum status options_read_args(struct options *options, int argc, char **argv, struct error *err)
+    __attribute__((warn_unused_result));
+enum status options_read_doc(struct options *options, const struct doc *doc, struct error *err)
+    __attribute__((warn_unused_result));
+
+/* ---- between the files of the engine --------------------------------------------------------- */
+
+/* Parses `text` (NUL-terminated, lives as long as the values) into option `index`; a repeatable one
+ * is added to. Returns: ST_BAD_CONFIG with what was expected and what came, not yet which flag or
+ * key. */
+enum status option_set_text(struct options *options, size_t index, const char *text,
+                            struct error *err) __attribute__((warn_unused_result));
+/* Puts a number of the option's type (also from YAML) in its place after the check of its range. */
+enum status option_set_number(struct options *options, size_t index, uint64_t value,
+                              struct error *err) __attribute__((warn_unused_result));
+void option_set_bool(struct options *options, size_t index, bool value);
+/* Gives the last text of a list its pairs. */
+void option_set_pairs(struct options *options, size_t index, struct option_pairs pairs);
+/* Empties a list before something replaces it. */
+void option_clear(struct options *options, size_t index);
+bool option_is_list(const struct option *option);
+bool option_is_argument(const struct option *option);
+
+#endif

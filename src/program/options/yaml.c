@@ -1,0 +1,301 @@
+/* The YAML file of a command: the same names, types and ranges as its flags. A key whose flag was
+ * given is checked and not used. It refuses a switch, and the name of another file to read: those
+ * are said on the command line only. */
+#include <string.h>
+
+#include "core/base/buf.h"
+#include "core/base/str.h"
+#include "program/options/options.h"
+
+static const double SECONDS_MAX = 1e9;
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory for a value of the configuration file");
+}
+
+/* What option_set_text or option_set_number found wrong, said with file, line and key. */
+static enum status located(const struct doc_node *node, enum status status, struct error *err) {
+    struct error why = *err;
+    return status == ST_BAD_CONFIG ? doc_error(node, err, "%s", why.text) : status;
+}
+
+static enum status read_seconds(struct options *options, size_t index, const struct doc_node *node,
+                                struct error *err) {
+    double seconds = 0;
+    enum status status = doc_read_f64(node, &seconds, err);
+    if (status != ST_OK) {
+        return status;
+    }
+    if (!(seconds >= 0 && seconds <= SECONDS_MAX)) {
+        return doc_error(node, err, "expected 0 to %.0f seconds, got %g", SECONDS_MAX, seconds);
+    }
+    return located(node, option_set_number(options, index, (uint64_t)(seconds * 1e9), err), err);
+}
+
+static enum status read_whole(struct options *options, size_t index, const struct doc_node *node,
+                              struct error *err) {
+    const struct option *option = &options->set->options[index];
+    int64_t max = option->max < INT64_MAX ? (int64_t)option->max : INT64_MAX;
+    int64_t value = 0;
+    enum status status = doc_read_i64(node, (int64_t)option->min, max, &value, err);
+    if (status != ST_OK) {
+        return status;
+    }
+    return located(node, option_set_number(options, index, (uint64_t)value, err), err);
+}
+
+static enum status read_text(struct options *options, size_t index, const struct doc_node *node,
+                             struct error *err) {
+    struct str text = {0};
+    enum status status = doc_read_str(node, &text, err);
+    if (status != ST_OK) {
+        return status;
+    }
+    if (memchr(text.ptr, '\0', text.len)) {
+        return doc_error(node, err, "a NUL character can't be in this text");
+    }
+    text = arena_dup(options->arena, text);
+    if (!text.ptr) {
+        return no_memory(err);
+    }
+    return located(node, option_set_text(options, index, text.ptr, err), err);
+}
+
+/* A value of any plain kind as text: what is written 3 or true needs no quotes. */
+static enum status print_plain(struct buf *out, const struct doc_node *node, struct error *err) {
+    yyjson_val *value = node->val;
+    if (yyjson_is_str(value)) {
+        struct str text = str_make(yyjson_get_str(value), yyjson_get_len(value));
+        if (memchr(text.ptr, '\0', text.len)) {
+            return doc_error(node, err, "a NUL character can't be in this text");
+        }
+        buf_add_str(out, text);
+    } else if (yyjson_is_bool(value)) {
+        buf_add_str(out, yyjson_get_bool(value) ? STR("true") : STR("false"));
+    } else if (yyjson_is_uint(value)) {
+        buf_add_u64(out, yyjson_get_uint(value));
+    } else if (yyjson_is_sint(value)) {
+        buf_add_i64(out, yyjson_get_sint(value));
+    } else if (yyjson_is_real(value)) {
+        buf_printf(out, "%.17g", yyjson_get_real(value));
+    } else {
+        return doc_error(node, err,
+                         "expected text, a number, true or false, or a list of such values");
+    }
+    return ST_OK;
+}
+
+/* The values of a list with commas between them. */
+static enum status read_pair_value(struct arena *arena, const struct doc_node *node,
+                                   const char **out, struct error *err) {
+    struct buf text;
+    buf_init(&text, arena, 32);
+    bool list = yyjson_is_arr(node->val);
+    enum status status = list ? ST_OK : print_plain(&text, node, err);
+    for (size_t i = 0; list && i < doc_count(node) && status == ST_OK; i++) {
+        struct doc_node item = doc_at(node, i);
+        if (i > 0) {
+            buf_add_char(&text, ',');
+        }
+        status = print_plain(&text, &item, err);
+    }
+    buf_add_char(&text, '\0');
+    *out = text.data;
+    return status == ST_OK && text.failed ? no_memory(err) : status;
+}
+
+static enum status read_pairs(struct arena *arena, const struct doc_node *node,
+                              struct option_pairs *out, struct error *err) {
+    if (!doc_present(node)) {
+        return ST_OK;
+    }
+    enum status status = doc_expect_object(node, err);
+    if (status != ST_OK) {
+        return status;
+    }
+    out->items = arena_calloc(arena, yyjson_obj_size(node->val), sizeof(*out->items));
+    if (!out->items) {
+        return no_memory(err);
+    }
+    size_t i, max;
+    yyjson_val *key, *value;
+    yyjson_obj_foreach(node->val, i, max, key, value) {
+        struct str name = arena_dup(arena, str_make(yyjson_get_str(key), yyjson_get_len(key)));
+        if (!name.ptr) {
+            return no_memory(err);
+        }
+        struct doc_node member = doc_get(node, name.ptr);
+        status = read_pair_value(arena, &member, &out->items[out->n].value, err);
+        if (status != ST_OK) {
+            return status;
+        }
+        out->items[out->n++].name = name.ptr;
+    }
+    return ST_OK;
+}
+
+/* {name: N, path: P}, which is N=P, with its parameters. */
+static enum status read_model(struct options *options, size_t index, const struct doc_node *node,
+                              struct error *err) {
+    static const char *const names[] = {"name", "path", "parameters", NULL};
+    struct doc_node name_node = doc_get(node, "name"), path_node = doc_get(node, "path");
+    struct doc_node params_node = doc_get(node, "parameters");
+    struct str name = {0}, path = {0};
+    struct option_pairs params = {0};
+    enum status status = doc_only(node, names, err);
+    if (status == ST_OK) {
+        status = doc_read_str(&name_node, &name, err);
+    }
+    if (status == ST_OK) {
+        status = doc_read_str(&path_node, &path, err);
+    }
+    if (status == ST_OK) {
+        status = read_pairs(options->arena, &params_node, &params, err);
+    }
+    if (status == ST_OK && path.len == 0) {
+        status = doc_error(node, err, "a model needs a path: {name: NAME, path: PATH}, or a text");
+    }
+    if (status != ST_OK) {
+        return status;
+    }
+    struct str text = name.ptr
+                          ? arena_printf(options->arena, "%.*s=%.*s", STR_ARG(name), STR_ARG(path))
+                          : arena_dup(options->arena, path);
+    if (!text.ptr) {
+        return no_memory(err);
+    }
+    status = located(node, option_set_text(options, index, text.ptr, err), err);
+    if (status == ST_OK) {
+        option_set_pairs(options, index, params);
+    }
+    return status;
+}
+
+static enum status read_list(struct options *options, size_t index, const struct doc_node *node,
+                             struct error *err) {
+    enum status status = ST_OK;
+    bool models = options->set->options[index].type == OPTION_MODELS;
+    option_clear(options, index);
+    for (size_t i = 0; i < doc_count(node) && status == ST_OK; i++) {
+        struct doc_node item = doc_at(node, i);
+        status = models && yyjson_is_obj(item.val) ? read_model(options, index, &item, err)
+                                                   : read_text(options, index, &item, err);
+    }
+    return status;
+}
+
+static enum status read_bool(struct options *options, size_t index, const struct doc_node *node,
+                             struct error *err) {
+    bool value = false;
+    enum status status = doc_read_bool(node, &value, err);
+    if (status == ST_OK) {
+        option_set_bool(options, index, value);
+    }
+    return status;
+}
+
+static enum status read_key(struct options *options, size_t index, const struct doc_node *node,
+                            struct error *err) {
+    bool is_text = yyjson_is_str(node->val);
+    switch (options->set->options[index].type) {
+    case OPTION_TEXTS:
+    case OPTION_MODELS:
+        return read_list(options, index, node, err);
+    case OPTION_TEXT:
+    case OPTION_WORD:
+        return read_text(options, index, node, err);
+    case OPTION_U64:
+        return read_whole(options, index, node, err);
+    case OPTION_BYTES:
+        return (is_text ? read_text : read_whole)(options, index, node, err);
+    case OPTION_DURATION:
+        return (is_text ? read_text : read_seconds)(options, index, node, err);
+    case OPTION_BOOL:
+        return read_bool(options, index, node, err);
+    case OPTION_SWITCH:
+    case OPTION_CONFIG:
+    case OPTION_ARGUMENT:
+    case OPTION_OPTIONAL:
+        break;
+    }
+    return doc_error(node, err, "this is only for the command line");
+}
+
+static size_t stored_bytes(enum option_type type) {
+    static const size_t sizes[] = {
+        [OPTION_TEXT] = sizeof(OPTION_STORE_TEXT),
+        [OPTION_TEXTS] = sizeof(OPTION_STORE_TEXTS),
+        [OPTION_U64] = sizeof(OPTION_STORE_U64),
+        [OPTION_BYTES] = sizeof(OPTION_STORE_BYTES),
+        [OPTION_DURATION] = sizeof(OPTION_STORE_DURATION),
+        [OPTION_BOOL] = sizeof(OPTION_STORE_BOOL),
+        [OPTION_WORD] = sizeof(OPTION_STORE_WORD),
+        [OPTION_MODELS] = sizeof(OPTION_STORE_MODELS),
+    };
+    return sizes[type];
+}
+
+/* Reads a key whose flag was given: it must be right all the same, and changes nothing. */
+static enum status check_key(struct options *options, size_t index, const struct doc_node *node,
+                             struct error *err) {
+    const struct option *option = &options->set->options[index];
+    char kept[sizeof(struct option_texts)];
+    char *place = options->values + option->offset;
+    memcpy(kept, place, stored_bytes(option->type));
+    enum status status = read_key(options, index, node, err);
+    memcpy(place, kept, stored_bytes(option->type));
+    return status;
+}
+
+static bool has_key(const struct option *option) {
+    return option->type != OPTION_SWITCH && option->type != OPTION_CONFIG &&
+           option->type != OPTION_ARGUMENT && option->type != OPTION_OPTIONAL;
+}
+
+enum status options_read_doc(struct options *options, const struct doc *doc, struct error *err) {
+    const struct option_set *set = options->set;
+    const char *names[OPTIONS_MAX + 1];
+    size_t n_names = 0;
+    for (size_t i = 0; i < set->n_options; i++) {
+        if (has_key(&set->options[i])) {
+            names[n_names++] = set->options[i].name;
+        }
+    }
+    names[n_names] = NULL;
+
+    struct doc_node root = doc_root(doc);
+    enum status status = ST_OK;
+    if (doc_present(&root)) { /* an empty file sets nothing */
+        status = doc_expect_object(&root, err);
+    }
+    if (status == ST_OK && doc_present(&root)) {
+        status = doc_only(&root, names, err);
+    }
+    for (size_t i = 0; i < set->n_options && status == ST_OK; i++) {
+        struct doc_node node = doc_get(&root, set->options[i].name);
+        if (has_key(&set->options[i]) && doc_present(&node)) {
+            status = (options->given[i] ? check_key : read_key)(options, i, &node, err);
+        }
+    }
+    return status;
+}
+
+enum status options_read(struct options *options, int argc, char **argv, struct error *err) {
+    enum status status = options_read_args(options, argc, argv, err);
+    for (size_t i = 0; i < options->set->n_options && status == ST_OK; i++) {
+        const struct option *option = &options->set->options[i];
+        if (option->type != OPTION_CONFIG) {
+            continue;
+        }
+        const char *path = *(const char **)(void *)(options->values + option->offset);
+        struct doc *doc = NULL;
+        if (path) {
+            status = doc_load(DOC_YAML, path, &doc, err);
+        }
+        if (path && status == ST_OK) {
+            status = options_read_doc(options, doc, err);
+        }
+        doc_free(doc);
+    }
+    return status;
+}

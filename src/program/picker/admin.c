@@ -1,0 +1,168 @@
+/* The pages of the operators' listener. */
+#include "program/picker/admin.h"
+
+#include <assert.h>
+
+#include "codec/kserve/path.h"
+#include "core/tensor/tensor.h"
+#include "pick/session/explain_pool.h"
+#include "program/picker/pick_page.h"
+#include "telemetry/admin/http_text.h"
+#include "telemetry/admin/status_parts.h"
+
+/* ---- a described request --------------------------------------------------------------------- */
+
+/* A value of a query, "%41+b" for "A b". */
+static enum status decode(struct arena *arena, struct str text, struct str *out,
+                          struct error *err) {
+    char *spaced = arena_alloc(arena, text.len + 1);
+    if (!spaced) {
+        return error_set(err, ST_NO_MEMORY, "no memory for the query");
+    }
+    for (size_t i = 0; i < text.len; i++) {
+        spaced[i] = text.ptr[i] == '+' ? ' ' : text.ptr[i];
+    }
+    return v2_path_unescape(arena, str_make(spaced, text.len), out, err);
+}
+
+/* Returns: where the value called `name` goes; NULL: there is no such. */
+static struct str *place_of(struct pick_question *question, struct str name) {
+    const struct {
+        const char *name;
+        struct str *place;
+    } places[] = {
+        {"method", &question->method}, {"path", &question->path},
+        {"model", &question->model},   {"objective", &question->objective},
+        {"subset", &question->subset}, {"selection", &question->selection},
+        {"prompt", &question->prompt}, {"session", &question->session},
+        {"pool", &question->pool},     {"authority", &question->authority},
+        {"header", &question->header}, {"filter-metadata", &question->metadata},
+    };
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        if (str_is(name, places[i].name)) {
+            return places[i].place;
+        }
+    }
+    return NULL;
+}
+
+/* "path=/v1/completions&model=llama" */
+static enum status read_question(struct arena *arena, struct str query,
+                                 struct pick_question *question, struct error *err) {
+    enum status st = ST_OK;
+    *question = (struct pick_question){.method = STR("POST"), .path = STR("/")};
+    while (st == ST_OK && query.ptr && query.len > 0) {
+        struct str value = str_cut(&query, '&');
+        struct str name = str_cut(&value, '=');
+        struct str *place = place_of(question, name);
+        if (!place) {
+            char text[TENSOR_NAME_TEXT_BYTES];
+            return error_set(
+                err, ST_BAD_REQUEST,
+                "unknown %s in the query; expected method, path, model, objective, "
+                "subset, selection, prompt, session, pool, authority, header, filter-metadata",
+                tensor_name_print(name, text));
+        }
+        st = decode(arena, value.ptr ? value : STR(""), place, err);
+    }
+    return st;
+}
+
+static void answer_pick(struct http_exchange *exchange, void *context) {
+    struct pick_admin *admin = context;
+    struct pick_question question;
+    struct error err;
+    struct buf body;
+    buf_init(&body, exchange->arena, 4096);
+    enum status st = read_question(exchange->arena, exchange->head.query, &question, &err);
+    if (st != ST_OK) {
+        http_reply_error(exchange, &err, NULL, 0);
+        return;
+    }
+    /* Whatever the verdict is, it is what was asked for. */
+    st = pick_explain_of(admin->pools, &question, &body, &err);
+    body.failed = body.failed || st == ST_NO_MEMORY;
+    http_text_reply(exchange, 200, "text/plain; charset=utf-8", &body);
+}
+
+/* ---- the others ------------------------------------------------------------------------------ */
+
+static void answer_metrics(struct http_exchange *exchange, void *context) {
+    struct pick_admin *admin = context;
+    admin_page_reply(exchange, pick_metrics_print, admin);
+}
+
+static void answer_state(struct http_exchange *exchange, void *context) {
+    struct pick_admin *admin = context;
+    admin_state_reply(&admin->state, exchange);
+}
+
+static void answer_status(struct http_exchange *exchange, void *context) {
+    struct buf body;
+    buf_init(&body, exchange->arena, 16384);
+    pick_status_print(context, &body);
+    http_json_reply(exchange, 200, &body);
+}
+
+static void answer_page(struct http_exchange *exchange, void *context) {
+    (void)context;
+    status_page_reply(exchange, pick_page());
+}
+
+static const struct admin_route ROUTES[] = {
+    {"/", answer_page},
+    {"/metrics", answer_metrics},
+    {"/status.json", answer_status},
+    {"/debug/state", answer_state},
+    {"/debug/pick", answer_pick},
+};
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static struct http_limits limits_of(const struct pick_settings *settings) {
+    return (struct http_limits){
+        .max_header_bytes = settings->max_header_size,
+        .request_memory_bytes = settings->request_memory,
+        .idle_timeout_ns = settings->idle_timeout_ns,
+        .header_timeout_ns = settings->header_timeout_ns,
+        .body_timeout_ns = settings->body_timeout_ns,
+        .write_timeout_ns = settings->write_timeout_ns,
+    };
+}
+
+enum status pick_admin_open(struct pick_admin *self, const struct pick_settings *settings,
+                            struct pool_set *pools, struct worker *main, struct error *err) {
+    struct http_limits limits = limits_of(settings);
+    self->routes = (struct admin_routes){
+        .items = ROUTES, .n = sizeof ROUTES / sizeof ROUTES[0], .context = self};
+    admin_process_init(&self->process, SLUICE_VERSION);
+    self->has_process = true;
+    self->state = (struct admin_state){.print = pick_state_print, .context = self, .worker = main};
+    enum status st = pool_set_reader_new(pools, &self->pools, err);
+    return st == ST_OK ? admin_listener_open(&self->listener, settings->metrics, &limits,
+                                             admin_routes_handler(&self->routes), main, err)
+                       : st;
+}
+
+void pick_admin_watch(struct pick_admin *self, const char *name, struct net_server *server) {
+    assert(self->state.n_servers < NET_REPORT_SERVERS);
+    self->state.servers[self->state.n_servers++] = (struct net_report_server){name, server};
+}
+
+void pick_admin_look(struct pick_admin *self) {
+    pool_set_look_all(self->pools);
+}
+
+void pick_admin_log_state(struct pick_admin *self) {
+    if (self->state.n_servers > 0) { /* the start has come so far */
+        admin_state_log(&self->state);
+    }
+}
+
+void pick_admin_free(struct pick_admin *self) {
+    admin_listener_free(&self->listener);
+    pool_set_reader_free(self->pools);
+    if (self->has_process) {
+        admin_process_fini(&self->process);
+    }
+}

@@ -1,0 +1,178 @@
+/* A source that is started, listened to until it knows everything, and stopped. */
+#include "program/picker/cluster.h"
+
+#include <stdlib.h>
+
+#include "core/event/alarm.h"
+#include "core/event/clock.h"
+#include "core/event/worker.h"
+
+static const uint64_t LONGEST_NS = UINT64_C(10000000000);
+
+struct pick_cluster {
+    struct worker *worker;
+    struct kube_source *source;
+    struct alarm limit;
+    struct worker_msg begin, end;
+    bool ending;
+    enum status status;
+    struct error err;
+};
+
+#define OF_MEMBER(pointer, member)                                                                 \
+    ((struct pick_cluster *)(void *)((char *)(pointer)-offsetof(struct pick_cluster, member)))
+
+/* ---- on its thread --------------------------------------------------------------------------- */
+
+/* The source can't be stopped from within it. */
+static void end_soon(struct pick_cluster *self) {
+    if (!self->ending) {
+        self->ending = true;
+        worker_post(self->worker, &self->end);
+    }
+}
+
+static void on_changed(void *cookie) {
+    end_soon(cookie);
+}
+
+static bool is_bad(const struct kube_source_kind *kind) {
+    return kind->watched && (kind->state.phase == KUBE_FAILING || kind->state.phase == KUBE_DENIED);
+}
+
+/* Nobody waits here for a server to come back. What may be missing is given up by the source. */
+static void on_state(void *cookie) {
+    struct pick_cluster *self = cookie;
+    struct kube_source_report report;
+    kube_source_report(self->source, &report);
+    for (int i = 0; i < N_KUBE_KINDS && !self->ending; i++) {
+        const struct kube_source_kind *kind = &report.kinds[i];
+        if (is_bad(kind) && (kind->state.phase == KUBE_FAILING || i == KUBE_POD)) {
+            const char *pods = i == KUBE_POD ? report.pods : NULL;
+            self->status =
+                error_set(&self->err, ST_IO, "%s: %s of namespace %s%s%s: %s", report.server,
+                          KUBE_KINDS[i].resource, report.name_space, pods ? " with " : "",
+                          pods ? pods : "", kind->state.error.text);
+            end_soon(self);
+        }
+    }
+}
+
+static void ring_limit(struct alarm *alarm) {
+    struct pick_cluster *self = OF_MEMBER(alarm, limit);
+    struct kube_source_report report;
+    kube_source_report(self->source, &report);
+    self->status = error_set(&self->err, ST_DEADLINE_EXCEEDED,
+                             "%s: did not tell everything in ten seconds", report.server);
+    end_soon(self);
+}
+
+static void run_begin(struct worker_msg *msg) {
+    struct pick_cluster *self = OF_MEMBER(msg, begin);
+    self->status = kube_source_start(self->source, &self->err);
+    if (self->status == ST_OK &&
+        !alarm_set(worker_alarms(self->worker), &self->limit, clock_now_ns() + LONGEST_NS)) {
+        self->status = error_set(&self->err, ST_NO_MEMORY, "no memory for a timer");
+    }
+    if (self->status != ST_OK) {
+        end_soon(self);
+    }
+}
+
+static void on_stopped(void *cookie) {
+    struct pick_cluster *self = cookie;
+    worker_stop(self->worker);
+}
+
+static void run_end(struct worker_msg *msg) {
+    struct pick_cluster *self = OF_MEMBER(msg, end);
+    alarm_clear(worker_alarms(self->worker), &self->limit);
+    kube_source_stop(self->source, on_stopped, self);
+}
+
+/* ---- main ------------------------------------------------------------------------------------ */
+
+static enum status list(struct pick_cluster *self, const struct pick_settings *settings,
+                        struct error *err) {
+    struct kube_source_options options = pick_cluster_options(settings);
+    options.changed = on_changed;
+    options.state = on_state;
+    options.cookie = self;
+    enum status st = kube_source_new(&options, &self->source, err);
+    if (st == ST_OK) {
+        st = worker_new("cluster", &self->worker, err);
+    }
+    if (st == ST_OK) {
+        st = kube_source_use(self->source, self->worker, err);
+    }
+    if (st == ST_OK) {
+        st = worker_start(self->worker, err);
+    }
+    if (st != ST_OK) {
+        return st;
+    }
+    worker_post(self->worker, &self->begin);
+    worker_join(self->worker);
+    *err = self->err;
+    return self->status;
+}
+
+enum status pick_cluster_list(const struct pick_settings *settings, struct pick_cluster **out,
+                              struct error *err) {
+    *out = NULL;
+    if (!settings->kube) {
+        return ST_OK;
+    }
+    struct pick_cluster *self = calloc(1, sizeof(*self));
+    if (!self) {
+        return error_set(err, ST_NO_MEMORY, "no memory for a look at the cluster");
+    }
+    self->limit.ring = ring_limit;
+    self->begin.run = run_begin;
+    self->end.run = run_end;
+    enum status st = list(self, settings, err);
+    if (st != ST_OK) {
+        pick_cluster_free(self);
+        return st;
+    }
+    *out = self;
+    return ST_OK;
+}
+
+void pick_cluster_free(struct pick_cluster *cluster) {
+    if (cluster) {
+        kube_source_free(cluster->source);
+        worker_free(cluster->worker);
+        free(cluster);
+    }
+}
+
+const struct kube_store *pick_cluster_store(const struct pick_cluster *cluster) {
+    return cluster ? kube_source_store(cluster->source) : NULL;
+}
+
+void pick_cluster_print(const struct pick_cluster *cluster, struct buf *out) {
+    struct kube_source_report report;
+    kube_source_report(cluster->source, &report);
+    buf_printf(out, "cluster     %s, namespace %s%s%s\n", report.server, report.name_space,
+               report.pods ? ", pods with " : "", report.pods ? report.pods : "");
+    for (int i = 0; i < N_KUBE_KINDS; i++) {
+        const struct kube_source_kind *kind = &report.kinds[i];
+        const struct kube_kind_info *info = &KUBE_KINDS[i];
+        if (!kind->watched) {
+            continue;
+        }
+        buf_printf(out, "            %s%s%s: ", info->kind, *info->group ? " of " : "",
+                   info->group);
+        if (kind->state.phase == KUBE_DENIED) {
+            buf_printf(out, "may not be read: %s\n", kind->state.error.text);
+        } else if (!kind->counts.served) {
+            buf_printf(out, "not served\n");
+        } else {
+            buf_printf(out, "%zu, of the pool %zu\n", kind->counts.n_objects, kind->counts.n_ours);
+        }
+    }
+    if (!report.group) {
+        buf_printf(out, "note        there is no InferencePool %s\n", report.pool);
+    }
+}

@@ -1,0 +1,175 @@
+/* Starting and ending the servers of gRPC. */
+#include "program/picker/grpc.h"
+
+#include "program/process/grpc_listen.h"
+
+enum {
+    /* What one stream may have sent that is not looked at yet, and a connection: a body of some MB
+     * comes in one go. */
+    STREAM_WINDOW_BYTES = 4 * 1024 * 1024,
+    CONNECTION_WINDOW_BYTES = 16 * 1024 * 1024,
+    AROUND_BODY_BYTES = 1024 * 1024, /* what may be in a message besides a body */
+    MAX_HEALTH_STREAMS = 1000,
+};
+
+/* ---- health ---------------------------------------------------------------------------------- */
+
+/* The names of endpoint pickers' deployments, and the service's own, which Envoy asks about. */
+static bool is_name(struct str service) {
+    static const char *const names[] = {"", "readiness", "inference-extension", PICK_SERVICE_NAME};
+    size_t i = 0, n = sizeof names / sizeof names[0];
+    while (i < n && !str_is(service, names[i])) {
+        i++;
+    }
+    return i < n;
+}
+
+static enum grpc_health_state health_of(void *context, struct str service) {
+    struct pick_grpc *self = context;
+    if (str_is(service, "liveness")) {
+        return GRPC_HEALTH_SERVING;
+    }
+    if (!is_name(service)) {
+        return GRPC_HEALTH_SERVICE_UNKNOWN;
+    }
+    bool ready = pool_set_generation(self->pools) > 0 && atomic_load(self->ready) &&
+                 !atomic_load_explicit(&self->draining, memory_order_relaxed);
+    return ready ? GRPC_HEALTH_SERVING : GRPC_HEALTH_NOT_SERVING;
+}
+
+/* ---- the services ---------------------------------------------------------------------------- */
+
+static enum status make_services(struct pick_grpc *self, const struct pick_settings *settings,
+                                 const struct process_threads *threads, struct error *err) {
+    struct pick_service_options service = {
+        .pools = self->pools,
+        .limits = {.max_body_bytes = settings->max_body_size,
+                   .answer_timeout_ns = settings->answer_timeout_ns},
+        .workers = threads->workers,
+        .n_workers = threads->n_workers,
+    };
+    struct grpc_health_options health = {
+        .state_of = health_of,
+        .context = self,
+        .names = "liveness, readiness, inference-extension, " PICK_SERVICE_NAME " or nothing",
+        .workers = threads->workers,
+        .n_workers = threads->n_workers,
+    };
+    enum status st = pick_service_new(&service, &self->service, err);
+    if (st == ST_OK) {
+        st = grpc_health_new(&health, &self->health, err);
+    }
+    if (st == ST_OK) {
+        grpc_health_methods(self->health, self->methods);
+        self->methods[GRPC_HEALTH_METHODS] = pick_service_method(self->service);
+        pick_reflection_methods(self->methods + GRPC_HEALTH_METHODS + 1);
+    }
+    return st;
+}
+
+static struct grpc_limits limits_of(const struct pick_settings *settings) {
+    return (struct grpc_limits){
+        .max_header_bytes = settings->max_header_size,
+        .max_message_bytes = settings->max_body_size + AROUND_BODY_BYTES,
+        .request_memory_bytes = settings->request_memory,
+        .max_streams = (uint32_t)settings->max_streams,
+        .stream_window_bytes = STREAM_WINDOW_BYTES,
+        .connection_window_bytes = CONNECTION_WINDOW_BYTES,
+        .idle_timeout_ns = settings->idle_timeout_ns,
+        .header_timeout_ns = settings->header_timeout_ns,
+        .body_timeout_ns = settings->body_timeout_ns,
+        .write_timeout_ns = settings->write_timeout_ns,
+    };
+}
+
+/* ---- the servers ----------------------------------------------------------------------------- */
+
+static enum status listen_health(struct pick_grpc *self, const char *text,
+                                 struct serve_place *place, struct error *err) {
+    static const struct serve_scheme scheme = {.flag = "health", .plain = "health"};
+    struct address address;
+    enum status st = address_parse(str_of(text), &address, err);
+    if (st == ST_OK) {
+        st = grpc_server_listen(self->health_server, &address, NULL, &place->address, err);
+    }
+    if (st != ST_OK) {
+        return error_prefix(err, "--health %s", text);
+    }
+    serve_place_tell(&scheme, place, false);
+    return ST_OK;
+}
+
+static enum status open_health(struct pick_grpc *self, const struct pick_settings *settings,
+                               const struct grpc_server_options *options, struct serve_place *bound,
+                               struct error *err) {
+    struct grpc_server_options health = *options;
+    health.n_methods = GRPC_HEALTH_METHODS;
+    health.limits.max_streams = MAX_HEALTH_STREAMS;
+    enum status st =
+        settings->health.n > 0 ? grpc_server_new(&health, &self->health_server, err) : ST_OK;
+    for (size_t i = 0; st == ST_OK && i < settings->health.n; i++) {
+        st = listen_health(self, settings->health.items[i], &bound[i], err);
+    }
+    return st;
+}
+
+enum status pick_grpc_open(struct pick_grpc *self, const struct pick_settings *settings,
+                           struct pool_set *pools, const struct process_threads *threads,
+                           struct net_budget *budget, const struct tls_server *tls,
+                           struct serve_place *bound, struct error *err) {
+    struct grpc_server_options options = {.limits = limits_of(settings),
+                                          .budget = budget,
+                                          .methods = self->methods,
+                                          .n_methods = PICK_GRPC_METHODS,
+                                          .workers = threads->workers,
+                                          .n_workers = threads->n_workers,
+                                          .acceptor = threads->main};
+    struct serve_scheme scheme = pick_grpc_scheme(settings);
+    self->pools = pools;
+    enum status st = make_services(self, settings, threads, err);
+    if (st == ST_OK) {
+        st = grpc_server_new(&options, &self->server, err);
+    }
+    for (size_t i = 0; st == ST_OK && i < settings->grpc.n; i++) {
+        st = grpc_listen(self->server, &scheme, settings->grpc.items[i], tls,
+                         pick_has_tls(settings), &bound[i], err);
+    }
+    return st == ST_OK ? open_health(self, settings, &options, bound + settings->grpc.n, err) : st;
+}
+
+/* ---- what happens to them -------------------------------------------------------------------- */
+
+void pick_grpc_look(struct pick_grpc *self) {
+    pick_service_look(self->service);
+    grpc_health_changed(self->health);
+}
+
+/* Health goes on being answered where it has an address of its own, to the end. */
+void pick_grpc_drain(struct pick_grpc *self) {
+    atomic_store_explicit(&self->draining, true, memory_order_relaxed);
+    grpc_health_end(self->health);
+    grpc_server_drain(self->server);
+}
+
+uint64_t pick_grpc_in_flight(const struct pick_grpc *self) {
+    return self->server ? grpc_server_in_flight(self->server) : 0;
+}
+
+size_t pick_grpc_stop(struct pick_grpc *self, void (*stopped)(void *cookie), void *cookie) {
+    struct grpc_server *const servers[] = {self->server, self->health_server};
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof servers / sizeof servers[0]; i++) {
+        if (servers[i]) {
+            grpc_server_stop(servers[i], stopped, cookie);
+            n++;
+        }
+    }
+    return n;
+}
+
+void pick_grpc_free(struct pick_grpc *self) {
+    grpc_server_free(self->server);
+    grpc_server_free(self->health_server);
+    pick_service_free(self->service);
+    grpc_health_free(self->health);
+}

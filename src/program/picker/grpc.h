@@ -1,0 +1,51 @@
+/* What proxies reach: the ext-proc service with health beside it, and health at an address of its
+ * own. */
+#ifndef SLUICE_PROGRAM_PICKER_GRPC_H
+#define SLUICE_PROGRAM_PICKER_GRPC_H
+
+#include <stdatomic.h>
+
+#include "net/server/grpc/health.h"
+#include "pick/ext_proc/reflection.h"
+#include "pick/ext_proc/service.h"
+#include "program/picker/settings.h"
+#include "program/process/process.h"
+
+struct tls_server;
+
+/* Health's, then ext-proc's, then those of reflection. */
+enum { PICK_GRPC_METHODS = GRPC_HEALTH_METHODS + 1 + PICK_REFLECTION_METHODS };
+
+struct pick_grpc {
+    struct pool_set *pools;
+    struct pick_service *service;
+    struct grpc_health *health;
+    const atomic_bool *ready; /* somebody else's: there is a pool to pick from */
+    atomic_bool draining;
+    struct grpc_method methods[PICK_GRPC_METHODS];
+    struct grpc_server *server;
+    struct grpc_server *health_server; /* NULL: no --health */
+};
+
+/* Makes the servers, in memory that is zeroed but for `ready`, and listens on each address of
+ * --grpc, over `tls` where TLS is spoken, then of --health; `bound` (one for each, in this order)
+ * gets the real ones. Returns: why it can't be, with the setting. Owns: pick_grpc_free, also after
+ * a failure. */
+enum status pick_grpc_open(struct pick_grpc *self, const struct pick_settings *settings,
+                           struct pool_set *pools, const struct process_threads *threads,
+                           struct net_budget *budget, const struct tls_server *tls,
+                           struct serve_place *bound, struct error *err)
+    __attribute__((warn_unused_result));
+/* A pool is another now, or there are others. */
+void pick_grpc_look(struct pick_grpc *self);
+/* Proxies are told to go elsewhere; the streams they have go on. */
+void pick_grpc_drain(struct pick_grpc *self);
+/* Streams begun and not ended. */
+uint64_t pick_grpc_in_flight(const struct pick_grpc *self);
+/* Closes all connections. Calls `stopped` once for each server that there is, when it has. Returns:
+ * how often that will be. */
+size_t pick_grpc_stop(struct pick_grpc *self, void (*stopped)(void *cookie), void *cookie);
+/* After the workers have ended. */
+void pick_grpc_free(struct pick_grpc *self);
+
+#endif

@@ -1,0 +1,256 @@
+/* Starting the picker, and ending it in order. */
+#include "program/picker/process.h"
+
+#include "core/base/log.h"
+#include "core/os/ready_file.h"
+#include "program/picker/admin.h"
+#include "program/picker/discovery.h"
+#include "program/picker/grpc.h"
+#include "program/picker/tls.h"
+
+struct pick_process {
+    const struct pick_settings *settings;
+    struct process process;
+    struct arena *arena;
+    struct net_budget budget;
+    struct pool_set *pools;
+    struct tls_server *tls; /* NULL: no certificate */
+    struct pick_discovery discovery;
+    struct pick_grpc grpc;
+    struct pick_admin admin;
+    struct serve_place *places; /* of --grpc, then of --health */
+    size_t n_places;
+    size_t n_stopping; /* parts that have not stopped yet */
+    void (*stopped)(void *cookie);
+    void *cookie;
+};
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory for the endpoint picker");
+}
+
+/* ---- what the process asks for --------------------------------------------------------------- */
+
+static uint64_t in_flight(void *user) {
+    const struct pick_process *self = user;
+    return pick_grpc_in_flight(&self->grpc);
+}
+
+static void log_state(void *user) {
+    struct pick_process *self = user;
+    pick_admin_log_state(&self->admin);
+}
+
+static void reload(void *user) {
+    struct pick_process *self = user;
+    pick_discovery_look(&self->discovery);
+}
+
+static void drain(void *user) {
+    struct pick_process *self = user;
+    pick_discovery_drain(&self->discovery);
+    pick_grpc_drain(&self->grpc);
+}
+
+static bool can_stop(void *user) {
+    (void)user;
+    return true;
+}
+
+static void on_stopped(void *cookie) {
+    struct pick_process *self = cookie;
+    if (--self->n_stopping == 0) {
+        self->stopped(self->cookie);
+    }
+}
+
+static void stop(void *user, void (*stopped)(void *cookie), void *cookie) {
+    struct pick_process *self = user;
+    self->stopped = stopped;
+    self->cookie = cookie;
+    self->n_stopping = 2; /* this call itself, and discovery */
+    pick_discovery_stop(&self->discovery, on_stopped, self);
+    self->n_stopping += pick_grpc_stop(&self->grpc, on_stopped, self);
+    if (self->admin.listener.server) {
+        self->n_stopping++;
+        http_server_stop(self->admin.listener.server, on_stopped, self);
+    }
+    on_stopped(self);
+}
+
+static void unlink_sockets(void *user) {
+    const struct pick_process *self = user;
+    for (size_t i = 0; i < self->n_places; i++) {
+        address_unlink(&self->places[i].address);
+    }
+    address_unlink(&self->admin.listener.address);
+}
+
+static const struct process_tasks tasks = {
+    .in_flight = in_flight,
+    .log_state = log_state,
+    .reload = reload,
+    .drain = drain,
+    .can_stop = can_stop,
+    .stop = stop,
+    .unlink = unlink_sockets,
+};
+
+/* ---- ready ----------------------------------------------------------------------------------- */
+
+/* A line of the ready file. Health's is told apart by its end. */
+static const char *url_of(struct pick_process *self, size_t i) {
+    static const struct serve_scheme health = {.flag = "health", .plain = "grpc"};
+    struct serve_scheme grpc = pick_grpc_scheme(self->settings);
+    const struct serve_place *place = &self->places[i];
+    if (i < self->settings->grpc.n) {
+        return serve_place_url(self->arena, &grpc, place);
+    }
+    const char *url = serve_place_url(self->arena, &health, place);
+    return url && !address_is_unix(&place->address)
+               ? arena_printf(self->arena, "%s/health", url).ptr
+               : url;
+}
+
+static enum status write_ready_file(struct pick_process *self, struct error *err) {
+    size_t n = 0;
+    const char **urls = arena_calloc(self->arena, self->n_places + 1, sizeof(*urls));
+    for (size_t i = 0; urls && i < self->n_places; i++) {
+        urls[n++] = url_of(self, i);
+    }
+    if (urls && self->admin.listener.server) {
+        urls[n++] = admin_listener_url(&self->admin.listener, self->arena);
+    }
+    for (size_t i = 0; urls && i < n; i++) {
+        urls = urls[i] ? urls : NULL;
+    }
+    return urls ? ready_file_write(self->settings->ready_file, urls, n, err) : no_memory(err);
+}
+
+static void tell(struct pick_process *self) {
+    struct pool_numbers numbers;
+    struct error err;
+    pool_set_read(self->pools, &numbers);
+    log_event(LOG_INFO, "ready", LOG_U64("endpoints", numbers.n_endpoints),
+              LOG_U64("ready", numbers.n_ready));
+    process_ready(&self->process, "ready");
+    if (self->settings->ready_file && write_ready_file(self, &err) != ST_OK) {
+        log_event(LOG_ERROR, "cannot write the ready file", LOG_TEXT_OF("reason", err.text));
+    }
+}
+
+/* ---- putting together ------------------------------------------------------------------------ */
+
+static void on_changed(void *cookie) {
+    struct pick_process *self = cookie;
+    pick_grpc_look(&self->grpc);
+    pick_admin_look(&self->admin);
+}
+
+static enum status open_pools(struct pick_process *self, struct error *err) {
+    struct prefix_table *prefixes = NULL;
+    enum status st = pool_set_new(&self->pools, err);
+    if (st == ST_OK) {
+        st = prefix_table_new(self->settings->prefix_memory, &prefixes, err);
+    }
+    if (st == ST_OK) {
+        pool_set_use_prefixes(self->pools, prefixes);
+        prefix_table_free(prefixes); /* it is the pools' */
+        st = pick_discovery_open(&self->discovery, self->settings, self->pools, err);
+    }
+    return st == ST_OK ? pick_tls_open(self->settings, &self->tls, err) : st;
+}
+
+static enum status open_listeners(struct pick_process *self, struct error *err) {
+    const struct pick_settings *settings = self->settings;
+    const struct process_threads *threads = &self->process.threads;
+    self->budget.body_memory_bytes = settings->body_memory;
+    self->budget.max_connections = settings->max_connections;
+    self->n_places = settings->grpc.n + settings->health.n;
+    self->places = arena_calloc(self->arena, self->n_places, sizeof(*self->places));
+    if (!self->places) {
+        self->n_places = 0;
+        return no_memory(err);
+    }
+    self->grpc.ready = &self->discovery.ready;
+    enum status st = pick_grpc_open(&self->grpc, settings, self->pools, threads, &self->budget,
+                                    self->tls, self->places, err);
+    if (st == ST_OK) {
+        self->admin.service = self->grpc.service;
+        st = pick_admin_open(&self->admin, settings, self->pools, threads->main, err);
+    }
+    return st;
+}
+
+static void watch_servers(struct pick_process *self) {
+    pick_admin_watch(&self->admin, "grpc", grpc_server_net(self->grpc.server));
+    if (self->grpc.health_server) {
+        pick_admin_watch(&self->admin, "health", grpc_server_net(self->grpc.health_server));
+    }
+    if (self->admin.listener.server) {
+        pick_admin_watch(&self->admin, "metrics", http_server_net(self->admin.listener.server));
+    }
+}
+
+static enum status start(struct pick_process *self, struct error *err) {
+    self->arena = arena_new(NULL, 0);
+    enum status st =
+        self->arena ? process_begin(&self->process, self->settings->workers, err) : no_memory(err);
+    if (st == ST_OK) {
+        st = open_pools(self, err);
+    }
+    if (st == ST_OK) {
+        st = open_listeners(self, err);
+    }
+    if (st == ST_OK) {
+        watch_servers(self);
+        /* Only now: the addresses are ours, so no other picker is the one that is ready. */
+        ready_file_remove(self->settings->ready_file);
+        st = pick_discovery_start(&self->discovery, self->process.threads.main, self->tls,
+                                  on_changed, self, err);
+        self->admin.scraper = self->discovery.scraper;
+        self->admin.dns = self->discovery.dns;
+        self->admin.cluster = self->discovery.cluster;
+        self->admin.leader = self->discovery.leader;
+    }
+    if (st == ST_OK) {
+        watchdog_add(&self->process.watchdog, self->discovery.worker);
+    }
+    if (st == ST_OK) { /* connections are made by now, and wait to be taken */
+        pick_discovery_wait(&self->discovery);
+    }
+    return st;
+}
+
+static void take_apart(struct pick_process *self) {
+    process_join(&self->process);
+    pick_grpc_free(&self->grpc);
+    pick_admin_free(&self->admin);
+    pick_discovery_free(&self->discovery);
+    pool_set_free(self->pools);
+    tls_server_free(self->tls);
+    process_free(&self->process);
+    arena_free(self->arena);
+}
+
+enum status pick_process_run(const struct pick_settings *settings, struct error *err) {
+    struct pick_process self = {
+        .settings = settings,
+        .process = {.tasks = &tasks,
+                    .user = &self,
+                    .drain_timeout_ns = settings->drain_timeout_ns,
+                    .ready_file = settings->ready_file},
+    };
+    enum status st = start(&self, err);
+    if (st == ST_OK) {
+        tell(&self);
+        process_run(&self.process);
+    } else {
+        process_undo(&self.process);
+    }
+    take_apart(&self);
+    if (st == ST_OK) {
+        log_plain(LOG_INFO, "ended");
+    }
+    return st;
+}

@@ -1,0 +1,272 @@
+/* The settings of `sluice pick`: the table, the words around it in `--help`, and what does not go
+ * together. */
+#include "program/picker/settings.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "core/base/log.h"
+#include "core/os/cpus.h"
+#include "pick/config/dns_plan.h"
+#include "program/options/command.h"
+#include "telemetry/admin/listener.h"
+
+static const struct option rows[] = {
+#define OPTION(field, name, alias, type, value, unit, min, max, group, help)                       \
+    {(name), (alias), OPTION_##type, (value), (unit),                                              \
+     (min),  (max),   (group),       (help),  offsetof(struct pick_settings, field)},
+#include "program/picker/settings.def"
+#undef OPTION
+};
+
+enum { MOST_NAME_BYTES = 253 };
+
+_Static_assert(sizeof(rows) / sizeof(*rows) <= OPTIONS_MAX, "raise OPTIONS_MAX");
+
+/* Flags of other endpoint pickers whose purpose has another form here. */
+static const struct option_hint hints[] = {
+    {"endpoints", "write --endpoint IP:PORT or NAME:PORT, once for each"},
+    {"http", "the picker answers a proxy over gRPC: write --grpc HOST:PORT"},
+    {"port", "write --grpc HOST:PORT"},
+    {NULL, NULL},
+};
+
+static const char about[] =
+    "Picks the model server for each request of a proxy: Envoy, or a gateway, asks over ext-proc "
+    "and sends the request where the answer says. Of the endpoints that are ready and in the "
+    "proxy's subset the best by the pool's profile is picked: that with the fewest requests in "
+    "flight, unless endpoints are asked for their loads or the profile says otherwise.";
+
+static const char epilog[] =
+    "Sizes are bytes or written 64KiB, 256MiB, 2GB; times are seconds or written 250ms, 30s, 2m.\n"
+    "\n"
+    "Flags of the upstream project's picker are taken as they stand in its manifests; they bring "
+    "its\n"
+    "defaults: docs/upstream-flags.md.\n"
+    "\n"
+    "Examples\n"
+    "  sluice pick --endpoint 10.0.0.1:8000 --endpoint 10.0.0.2:8000\n"
+    "  sluice pick --config pool.yaml --grpc 0.0.0.0:9002 --grpc-tls-self-signed\n"
+    "  sluice pick --config pool.yaml --check\n"
+    "  sluice pick --kube --pool-name llama --pool-namespace models\n"
+    "  sluice pick --config pool.yaml --explain --path /v2/models/digits/infer\n"
+    "\n"
+    "Exit codes: 0 ended as asked, 1 failed, 2 settings that can't be understood.\n";
+
+static const struct option_set set = {
+    .command = "sluice pick",
+    .usage = "[FLAGS]",
+    .about = about,
+    .epilog = epilog,
+    .options = rows,
+    .n_options = sizeof(rows) / sizeof(*rows),
+    .hints = hints,
+};
+
+bool pick_has_tls(const struct pick_settings *settings) {
+    return settings->grpc_tls_cert || settings->grpc_tls_self_signed;
+}
+
+struct serve_scheme pick_grpc_scheme(const struct pick_settings *settings) {
+    return (struct serve_scheme){"grpc", "grpc", "grpcs", pick_has_tls(settings)};
+}
+
+struct pool_watch_options pick_pool_options(const struct pick_settings *settings) {
+    return (struct pool_watch_options){.path = settings->config,
+                                       .text = settings->config_text,
+                                       .more = settings->upstream.config,
+                                       .said_by = settings->upstream.said_by,
+                                       .endpoints = settings->endpoints.items,
+                                       .n_endpoints = settings->endpoints.n};
+}
+
+struct kube_source_options pick_cluster_options(const struct pick_settings *settings) {
+    return (struct kube_source_options){.config = {.file = settings->kubeconfig,
+                                                   .context = settings->kube_context,
+                                                   .folder = settings->service_account},
+                                        .name_space = settings->pool_namespace,
+                                        .pool = settings->pool_name,
+                                        .group = settings->pool_group,
+                                        .pods = settings->pod_selector,
+                                        .ports = settings->pod_ports};
+}
+
+/* ---- what does not go together --------------------------------------------------------------- */
+
+static enum status check_endpoints(const struct pick_settings *settings, struct error *err) {
+    struct endpoint_address address;
+    struct str name;
+    uint16_t port;
+    if (!settings->config && !settings->config_text && settings->endpoints.n == 0 &&
+        !settings->kube) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "there is nothing to pick from: give --endpoint IP:PORT, once for each "
+                         "model server, --config FILE, or --kube --pool-name NAME");
+    }
+    for (size_t i = 0; i < settings->endpoints.n; i++) {
+        const char *text = settings->endpoints.items[i];
+        if (!endpoint_address_parse(str_of(text), &address) &&
+            !dns_target_parse(str_of(text), &name, &port)) {
+            return error_set(err, ST_BAD_CONFIG,
+                             "--endpoint %s: expected IP:PORT, as 10.0.0.1:8000 or [::1]:8000, or "
+                             "NAME:PORT, as models.example:8000",
+                             text);
+        }
+    }
+    return ST_OK;
+}
+
+/* As the API has them: a path is made of it. */
+static bool is_name(const char *text) {
+    size_t n = strlen(text);
+    return n > 0 && n <= MOST_NAME_BYTES &&
+           strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-.") == n;
+}
+
+static enum status check_name(const char *flag, const char *text, struct error *err) {
+    return !text || is_name(text)
+               ? ST_OK
+               : error_set(err, ST_BAD_CONFIG,
+                           "--%s \"%s\": expected up to %d of a to z, 0 to 9, - and .", flag, text,
+                           MOST_NAME_BYTES);
+}
+
+static enum status check_group(const char *group, struct error *err) {
+    if (!group || strcmp(group, KUBE_KINDS[KUBE_POOL].group) == 0 ||
+        strcmp(group, KUBE_KINDS[KUBE_POOL_ALPHA].group) == 0) {
+        return ST_OK;
+    }
+    return error_set(err, ST_BAD_CONFIG, "--pool-group %s: expected %s or %s", group,
+                     KUBE_KINDS[KUBE_POOL].group, KUBE_KINDS[KUBE_POOL_ALPHA].group);
+}
+
+/* Pods by their labels, in place of an InferencePool. */
+static enum status check_pods(const struct pick_settings *settings, struct error *err) {
+    struct kube_ports ports;
+    if (!settings->pod_selector != !settings->pod_ports) {
+        return error_set(err, ST_BAD_CONFIG, "--pod-selector and --pod-ports need each other");
+    }
+    if (settings->pod_selector && settings->pool_group) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "--pool-group is of an InferencePool: with --pod-selector there is none");
+    }
+    if (settings->leader_election && !settings->pool_name) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "--leader-election needs --pool-name, which its Lease is named after");
+    }
+    return settings->pod_ports ? kube_ports_parse(settings->pod_ports, &ports, err) : ST_OK;
+}
+
+/* Flags of a cluster, without one. */
+static enum status check_cluster(const struct options *given, const struct pick_settings *settings,
+                                 struct error *err) {
+    for (size_t i = 0; i < set.n_options && !settings->kube; i++) {
+        if (given->given[i] && strcmp(rows[i].group, "Cluster") == 0) {
+            return error_set(err, ST_BAD_CONFIG, "--%s is of a cluster: it needs --kube",
+                             rows[i].name);
+        }
+    }
+    if (settings->kube && !settings->pool_name && !settings->pod_selector) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "--kube needs --pool-name, the InferencePool's name, or --pod-selector");
+    }
+    if (settings->kubeconfig && settings->service_account) {
+        return error_set(err, ST_BAD_CONFIG, "--kubeconfig and --service-account: one of them");
+    }
+    enum status st = check_pods(settings, err);
+    if (st == ST_OK) {
+        st = check_name("pool-name", settings->pool_name, err);
+    }
+    if (st == ST_OK) {
+        st = check_name("pool-namespace", settings->pool_namespace, err);
+    }
+    return st == ST_OK ? check_group(settings->pool_group, err) : st;
+}
+
+static enum status check_tls(const struct pick_settings *settings, struct error *err) {
+    const char *cert = settings->grpc_tls_cert, *key = settings->grpc_tls_key;
+    if (!settings->grpc_tls_self_signed) {
+        return serve_place_check_files("grpc", cert, key, settings->grpc_tls_client_ca, err);
+    }
+    if (cert || key) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "--grpc-tls-self-signed makes a certificate: no --grpc-tls-%s",
+                         cert ? "cert" : "key");
+    }
+    return ST_OK;
+}
+
+/* That they can be listened on is found out later; `--check` finds what is no address at all. */
+static enum status check_addresses(const struct pick_settings *settings, struct error *err) {
+    struct serve_scheme scheme = pick_grpc_scheme(settings);
+    struct serve_place place;
+    struct address address;
+    enum status st = ST_OK;
+    for (size_t i = 0; i < settings->grpc.n && st == ST_OK; i++) {
+        st = serve_place_parse(&scheme, settings->grpc.items[i], &place, err);
+    }
+    for (size_t i = 0; i < settings->health.n && st == ST_OK; i++) {
+        st = address_parse(str_of(settings->health.items[i]), &address, err);
+        st = st == ST_OK ? st : error_prefix(err, "--health");
+    }
+    if (st == ST_OK && admin_listener_is_wanted(settings->metrics)) {
+        st = address_parse(str_of(settings->metrics), &address, err);
+        st = st == ST_OK ? st : error_prefix(err, "--metrics");
+    }
+    return st;
+}
+
+/* Flags that describe a request, without --explain. */
+static enum status check_question(const struct options *given, const struct pick_settings *settings,
+                                  struct error *err) {
+    if (settings->explain && settings->check) {
+        return error_set(err, ST_BAD_CONFIG, "--check and --explain: one of them");
+    }
+    for (size_t i = 0; i < set.n_options && !settings->explain; i++) {
+        if (given->given[i] && strcmp(rows[i].group, "Explaining a pick") == 0) {
+            return error_set(err, ST_BAD_CONFIG, "--%s describes a request: it needs --explain",
+                             rows[i].name);
+        }
+    }
+    return ST_OK;
+}
+
+static enum status resolve(const struct options *given, struct pick_settings *out,
+                           struct error *err) {
+    enum status st = check_question(given, out, err);
+    if (st == ST_OK) {
+        st = check_cluster(given, out, err);
+    }
+    if (st == ST_OK) {
+        st = check_endpoints(out, err);
+    }
+    if (st == ST_OK) {
+        st = check_tls(out, err);
+    }
+    if (st == ST_OK) {
+        st = check_addresses(out, err);
+    }
+    struct cpus cpus;
+    cpus_read(&cpus);
+    out->workers = out->workers > 0 ? out->workers : cpus.usable;
+    return st;
+}
+
+int pick_settings_read(int argc, char **argv, struct arena *arena, struct pick_settings *out) {
+    struct options given;
+    struct error err = {0};
+    *out = (struct pick_settings){0};
+    struct upstream_flags *upstream = &out->upstream;
+    if (!options_wants_help(argc, argv)) {
+        if (upstream_flags_read(argc, argv, arena, upstream, &err) != ST_OK) {
+            return command_usage_error(&set, &err);
+        }
+        argc = upstream->argc;
+        argv = upstream->argv;
+    }
+    int code = command_begin_with(&given, &set, argc, argv, out, arena);
+    if (code != COMMAND_GO_ON) {
+        return code;
+    }
+    return resolve(&given, out, &err) == ST_OK ? COMMAND_GO_ON : command_usage_error(&set, &err);
+}

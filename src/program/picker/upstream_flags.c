@@ -1,0 +1,239 @@
+/* Arguments into arguments: what upstream's flags become is gathered first, since the last of a
+ * flag that is given twice counts there, and since some of them decide together. */
+#include "program/picker/upstream_flags.h"
+
+#include <string.h>
+
+#include "core/base/log.h"
+#include "program/picker/upstream_become.h"
+
+static const struct upstream_row ROWS[] = {
+#define UPSTREAM(name, kind, becomes, ours, why) {(name), (kind), (becomes), (ours), (why)},
+#include "program/picker/upstream_flags.def"
+#undef UPSTREAM
+};
+
+enum { N_ROWS = sizeof(ROWS) / sizeof(ROWS[0]), MOST_ADDED = N_ROWS + 7 };
+
+/* The last value of each that was given; NULL: none. */
+typedef const char *given[N_ROWS];
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory for the flags");
+}
+
+/* ---- which flag it is ------------------------------------------------------------------------ */
+
+/* "grpc-port" is also written "grpcPort", as older releases have it. */
+static bool is_name(struct str written, const char *name) {
+    size_t at = 0;
+    if (str_is(written, name)) {
+        return true;
+    }
+    for (; *name; name++) {
+        if (*name != '-') {
+            char c = at < written.len ? written.ptr[at++] : '\0';
+            if ((c >= 'A' && c <= 'Z' ? c | 0x20 : c) != *name) {
+                return false;
+            }
+        }
+    }
+    return at == written.len;
+}
+
+/* "--name", "--name=value" and, as Go allows it, "-name". Returns: N_ROWS when it is none. */
+static size_t find_row(const char *arg, struct str *value) {
+    struct str rest = str_of(arg + (arg[0] == '-') + (arg[0] == '-' && arg[1] == '-'));
+    struct str name = str_cut(&rest, '=');
+    size_t i = 0;
+    *value = rest;
+    if (arg[0] != '-' || name.len == 0) {
+        return N_ROWS;
+    }
+    if (arg[1] == 'v' && arg[2] >= '0' && arg[2] <= '9') { /* -v4 */
+        *value = str_of(arg + 2);
+        name.len = 1;
+    }
+    while (i < N_ROWS && !is_name(name, ROWS[i].name)) {
+        i++;
+    }
+    return i;
+}
+
+/* Is it ours as much as upstream's, and written as ours? A pool's name is with `kube`. */
+static bool is_own(const struct upstream_row *row, const char *arg, bool kube) {
+    size_t n = strlen(row->name);
+    return strcmp(row->name, row->ours) == 0 && strncmp(arg, "--", 2) == 0 &&
+           strncmp(arg + 2, row->name, n) == 0 && (kube || row->becomes != POOL);
+}
+
+static bool has_kube(int argc, char **argv) {
+    int i = 1;
+    while (i < argc && strcmp(argv[i], "--") != 0 && strcmp(argv[i], "--kube") != 0) {
+        i++;
+    }
+    return i < argc && strcmp(argv[i], "--kube") == 0;
+}
+
+/* As Go reads it. */
+static bool parse_bool(struct str text, bool *out) {
+    static const char *const words[] = {"0", "f", "F", "false", "FALSE", "False",
+                                        "1", "t", "T", "true",  "TRUE",  "True"};
+    for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
+        if (str_is(text, words[i])) {
+            *out = i >= sizeof(words) / sizeof(*words) / 2;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- gathering ------------------------------------------------------------------------------- */
+
+static enum status take_switch(const struct upstream_row *row, struct str value, const char **out,
+                               struct error *err) {
+    bool yes = true;
+    if (value.ptr && !parse_bool(value, &yes)) {
+        return error_set(err, ST_BAD_CONFIG, "--%s: expected true or false, got \"%.*s\"",
+                         row->name, STR_ARG(value));
+    }
+    *out = yes ? "true" : "false";
+    return ST_OK;
+}
+
+/* Keeps what is ours, and the last value of each that is upstream's. */
+static enum status gather(struct upstream_flags *out, given values, int argc, char **argv,
+                          struct error *err) {
+    enum status st = ST_OK;
+    bool kube = has_kube(argc, argv);
+    int i = 1;
+    for (; i < argc && strcmp(argv[i], "--") != 0 && st == ST_OK; i++) {
+        struct str value;
+        size_t row = find_row(argv[i], &value);
+        if (row == N_ROWS || is_own(&ROWS[row], argv[i], kube)) {
+            out->argv[out->argc++] = argv[i];
+            continue;
+        }
+        out->used = true;
+        if (ROWS[row].kind == SWITCH) {
+            st = take_switch(&ROWS[row], value, &values[row], err);
+        } else if (value.ptr) {
+            values[row] = value.ptr; /* ends where the argument does */
+        } else if (i + 1 < argc) {
+            values[row] = argv[++i];
+        } else {
+            st = error_set(err, ST_BAD_CONFIG, "--%s needs a value", ROWS[row].name);
+        }
+    }
+    for (; i < argc; i++) {
+        out->argv[out->argc++] = argv[i];
+    }
+    return st;
+}
+
+/* ---- what they become ------------------------------------------------------------------------ */
+
+/* Of ours, as it was given. */
+static bool has_flag(const struct upstream_flags *out, const char *flag) {
+    size_t n = strlen(flag);
+    for (int i = 1; i < out->argc && strcmp(out->argv[i], "--") != 0; i++) {
+        const char *arg = out->argv[i];
+        if (strncmp(arg, "--", 2) == 0 && strncmp(arg + 2, flag, n) == 0 &&
+            (arg[2 + n] == '\0' || arg[2 + n] == '=')) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static const char *value_of(given values, enum upstream_becomes becomes) {
+    size_t i = 0;
+    while (i < N_ROWS && ROWS[i].becomes != becomes) {
+        i++;
+    }
+    return i < N_ROWS ? values[i] : NULL;
+}
+
+/* With TLS, unless it is switched off: by the files of --cert-path, or by a certificate of its own
+ * making. Flags of ours that say it otherwise count. */
+static enum status add_tls(struct upstream_translation *self, given values, struct error *err) {
+    const char *secure = value_of(values, SECURE), *folder = value_of(values, CERT);
+    if ((secure && strcmp(secure, "false") == 0) || has_flag(self->out, "grpc-tls-cert") ||
+        has_flag(self->out, "grpc-tls-self-signed")) {
+        return ST_OK;
+    }
+    if (!folder || !*folder) {
+        return upstream_add_flag(self, "grpc-tls-self-signed", "", err);
+    }
+    struct str cert = arena_printf(self->arena, "%s/tls.crt", folder);
+    struct str key = arena_printf(self->arena, "%s/tls.key", folder);
+    if (!cert.ptr || !key.ptr) {
+        return no_memory(err);
+    }
+    enum status st = upstream_add_flag(self, "grpc-tls-cert", cert.ptr, err);
+    return st == ST_OK ? upstream_add_flag(self, "grpc-tls-key", key.ptr, err) : st;
+}
+
+static enum status add_defaults(struct upstream_translation *self, given values,
+                                struct error *err) {
+    static const char *const places[][2] = {
+        {"grpc", ":9002"}, {"health", ":9003"}, {"metrics", ":9090"}};
+    enum status st = add_tls(self, values, err);
+    for (size_t i = 0; i < sizeof(places) / sizeof(*places) && st == ST_OK; i++) {
+        if (!has_flag(self->out, places[i][0])) {
+            st = upstream_add_flag(self, places[i][0], places[i][1], err);
+        }
+    }
+    return st;
+}
+
+/* Of two that say how much is logged the exact one counts, as there. */
+static bool is_overruled(const struct upstream_row *row, given values) {
+    return row->becomes == LEVEL && value_of(values, ZAP_LEVEL);
+}
+
+static enum status translate(struct upstream_translation *self, given values, struct error *err) {
+    enum status st = ST_OK;
+    for (size_t i = 0; i < N_ROWS && st == ST_OK; i++) {
+        if (values[i] && !is_overruled(&ROWS[i], values)) {
+            st = upstream_become(self, &ROWS[i], values[i], err);
+            st = st == ST_OK ? st : error_prefix(err, "--%s", ROWS[i].name);
+        }
+    }
+    if (st == ST_OK) {
+        st = add_defaults(self, values, err);
+    }
+    if (st == ST_OK) {
+        self->out->config = upstream_config_print(&self->config, self->arena);
+        st = self->out->config ? ST_OK : no_memory(err);
+    }
+    return st;
+}
+
+enum status upstream_flags_read(int argc, char **argv, struct arena *arena,
+                                struct upstream_flags *out, struct error *err) {
+    given values = {NULL};
+    struct upstream_translation self = {.arena = arena, .out = out};
+    *out = (struct upstream_flags){.argc = 1};
+    out->argv = arena_calloc(arena, (size_t)argc + MOST_ADDED + 1, sizeof(*out->argv));
+    self.notes = arena_calloc(arena, N_ROWS, sizeof(*self.notes));
+    if (!out->argv || !self.notes) {
+        return no_memory(err);
+    }
+    out->argv[0] = argv[0];
+    out->notes = self.notes;
+    upstream_config_init(&self.config, arena);
+    enum status st = gather(out, values, argc, argv, err);
+    return st == ST_OK && out->used ? translate(&self, values, err) : st;
+}
+
+void upstream_flags_log(const struct upstream_flags *flags) {
+    if (flags->used) {
+        log_plain(LOG_INFO, "flags of the upstream picker are given: its defaults hold");
+    }
+    for (size_t i = 0; i < flags->n_notes; i++) {
+        log_event(LOG_INFO, "a flag of the upstream picker changes nothing",
+                  LOG_TEXT_OF("flag", flags->notes[i].flag),
+                  LOG_TEXT_OF("why", flags->notes[i].why));
+    }
+}

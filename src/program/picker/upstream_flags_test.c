@@ -1,0 +1,324 @@
+/* What becomes of each flag of the upstream project's picker; docs/upstream-flags.md says the same.
+ * Runs in the repository's root. */
+#include "program/picker/upstream_flags.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/base/buf.h"
+
+static const char *const NAMES[] = {
+#define UPSTREAM(name, kind, becomes, ours, why) name,
+#include "program/picker/upstream_flags.def"
+#undef UPSTREAM
+};
+enum { N_NAMES = sizeof(NAMES) / sizeof(NAMES[0]), MOST_ARGS = 16 };
+
+struct outcome {
+    enum status status;
+    struct error err;
+    struct upstream_flags flags;
+    struct str args; /* those that came of it, with blanks */
+};
+
+/* `line`: the arguments, with blanks. */
+static struct outcome translate(struct arena *arena, const char *line) {
+    char *argv[MOST_ARGS + 1] = {(char *)"pick"};
+    int argc = 1;
+    struct outcome outcome = {.status = ST_OK};
+    struct str rest = str_of(line);
+    while (rest.ptr && rest.len > 0) {
+        assert_true(argc < MOST_ARGS);
+        struct str word = str_cut(&rest, ' ');
+        argv[argc++] = (char *)arena_printf(arena, "%.*s", STR_ARG(word)).ptr;
+    }
+    outcome.status = upstream_flags_read(argc, argv, arena, &outcome.flags, &outcome.err);
+    struct buf args;
+    buf_init(&args, arena, 256);
+    for (int i = 1; outcome.status == ST_OK && i < outcome.flags.argc; i++) {
+        buf_printf(&args, "%s%s", i > 1 ? " " : "", outcome.flags.argv[i]);
+    }
+    outcome.args = buf_str(&args);
+    return outcome;
+}
+
+/* ---- each flag ------------------------------------------------------------------------------- */
+
+/* Behind these come those that stand for upstream's defaults. */
+#define PLACES "--metrics=:9090 --health=:9003 --grpc=:9002"
+#define DEFAULTS PLACES " --grpc-tls-self-signed"
+#define METRICS(more) "{\"metrics\": {\"preset\": \"vllm\"" more "}}\n"
+#define RULES(rules) METRICS(", \"rules\": {" rules "}")
+
+enum says { BECOMES, IS_NOTED, CONFIGURES, IS_REFUSED };
+
+static const struct {
+    const char *line;
+    enum says says;
+    const char *what; /* the arguments, the note, the configuration, or a part of the message */
+} CASES[] = {
+    {"--pool-name p --pool-namespace n", BECOMES,
+     DEFAULTS " --kube --pool-name=p --pool-namespace n"},
+    {"-pool-name=p -poolNamespace n -pool-group=g -kubeconfig c", BECOMES,
+     DEFAULTS " --kubeconfig=c --pool-group=g --pool-namespace=n --kube --pool-name=p"},
+    {"--kube --pool-name p", BECOMES, "--kube --pool-name p"}, /* it is ours, too: no defaults */
+    {"--pool-namespace=n", BECOMES, "--pool-namespace=n"},
+    {"--pool-group=g", BECOMES, "--pool-group=g"},
+    {"--kubeconfig c", BECOMES, "--kubeconfig c"},
+    {"--grpc-port 9100", BECOMES,
+     "--metrics=:9090 --health=:9003 --grpc-tls-self-signed --grpc=:9100"},
+    {"--grpc-port=65536", IS_REFUSED, "--grpc-port: expected a port up to 65535, got \"65536\""},
+    {"--grpc-port", IS_REFUSED, "--grpc-port needs a value"},
+    {"--grpc-port 1 --grpc-port 2", BECOMES,
+     "--metrics=:9090 --health=:9003 --grpc-tls-self-signed --grpc=:2"},
+    {"--grpc-health-port=9100", BECOMES,
+     "--metrics=:9090 --grpc=:9002 --grpc-tls-self-signed --health=:9100"},
+    {"-grpcHealthPort 9100", BECOMES,
+     "--metrics=:9090 --grpc=:9002 --grpc-tls-self-signed --health=:9100"},
+    {"--metrics-port 0", BECOMES,
+     "--health=:9003 --grpc=:9002 --grpc-tls-self-signed --metrics=:0"},
+    {"--config-file /etc/epp.yaml", BECOMES, DEFAULTS " --config=/etc/epp.yaml"},
+    {"--config-file=a --endpoint 1.2.3.4:5", BECOMES, DEFAULTS " --config=a --endpoint 1.2.3.4:5"},
+    {"-config-text a", BECOMES, DEFAULTS " --config-text=a"},
+    {"--config-text a", BECOMES, "--config-text a"}, /* it is ours, too: no defaults */
+    {"-drain-timeout=1m30s", BECOMES, DEFAULTS " --drain-timeout=90000000us"},
+    {"-drain-timeout=1.5s", BECOMES, DEFAULTS " --drain-timeout=1500000us"},
+    {"-drain-timeout=30", IS_REFUSED, "expected a time such as 50ms, 30s or 1m30s, got \"30\""},
+    {"--grpc-max-recv-msg-size=10Mi", BECOMES, DEFAULTS " --max-body-size=10MiB"},
+    {"--grpc-max-recv-msg-size=25MB", BECOMES, DEFAULTS " --max-body-size=25MB"},
+    {"--secure-serving", BECOMES, DEFAULTS},
+    {"--secure-serving=false", BECOMES, PLACES},
+    {"--secure-serving=maybe", IS_REFUSED, "--secure-serving: expected true or false"},
+    {"--cert-path=/certs", BECOMES,
+     PLACES " --grpc-tls-key=/certs/tls.key --grpc-tls-cert=/certs/tls.crt"},
+    {"--cert-path=", BECOMES, DEFAULTS},
+    {"--cert-path=/certs --secure-serving=0", BECOMES, PLACES},
+    {"--cert-path=/certs --grpc-tls-cert=c --grpc-tls-key=k", BECOMES,
+     PLACES " --grpc-tls-cert=c --grpc-tls-key=k"},
+    {"--v 4", BECOMES, DEFAULTS " --log-level=debug"},
+    {"-v=3", BECOMES, DEFAULTS " --log-level=info"},
+    {"-v5", BECOMES, DEFAULTS " --log-level=debug"},
+    {"-v -1", BECOMES, DEFAULTS " --log-level=info"},
+    {"-v x", IS_REFUSED, "--v: expected a whole number, got \"x\""},
+    {"--zap-log-level=warn -v 5", BECOMES, DEFAULTS " --log-level=warning"},
+    {"--zap-log-level=panic", BECOMES, DEFAULTS " --log-level=error"},
+    {"--zap-log-level=5", BECOMES, DEFAULTS " --log-level=debug"},
+    {"--zap-log-level=loud", IS_REFUSED, "expected debug, info, error, panic or a number"},
+    {"--zap-encoder json", BECOMES, DEFAULTS " --log-format=json"},
+    {"--zap-encoder=console", BECOMES, DEFAULTS " --log-format=text"},
+    {"--zap-encoder=xml", IS_REFUSED, "--zap-encoder: expected json or console, got \"xml\""},
+    {"--refresh-metrics-interval 50ms", CONFIGURES, METRICS(", \"interval\": \"50000us\"")},
+    {"--metrics-staleness-threshold=2s", CONFIGURES, METRICS(", \"max_age\": \"2000000us\"")},
+    {"--model-server-metrics-port=8002", CONFIGURES, METRICS(", \"port\": 8002")},
+    {"--model-server-metrics-port=0", CONFIGURES, METRICS("")},
+    {"--model-server-metrics-path=/m", CONFIGURES, METRICS(", \"path\": \"/m\"")},
+    {"--model-server-metrics-scheme=https", CONFIGURES, METRICS(", \"scheme\": \"https\"")},
+    {"--model-server-metrics-https-insecure-skip-verify", CONFIGURES,
+     METRICS(", \"insecure_skip_verify\": true")},
+    {"--total-queued-requests-metric=q", CONFIGURES, RULES("\"waiting\": {\"series\": \"q\"}")},
+    {"--total-queued-requests-metric=", CONFIGURES, METRICS("")},
+    {"--total-queued-requests-metric={a=b}", IS_REFUSED, "expected NAME or NAME{LABEL=VALUE"},
+    {"--total-queued-requests-metric=q{a}", IS_REFUSED, "expected NAME or NAME{LABEL=VALUE"},
+    {"--total-running-requests-metric=q{a=b,c=\"d\"}", CONFIGURES,
+     RULES("\"running\": {\"series\": \"q\", \"labels\": {\"a\": \"b\", \"c\": \"d\"}}")},
+    {"--kv-cache-usage-percentage-metric=k", CONFIGURES,
+     RULES("\"kv_cache\": {\"series\": \"k\"}")},
+    {"--lora-info-metric=l", CONFIGURES, RULES("\"adapters\": {\"series\": \"l\"}")},
+    {"--cache-info-metric=c", CONFIGURES,
+     RULES("\"kv_block_tokens\": {\"series\": \"c\", \"value_label\": \"block_size\"}, "
+           "\"kv_blocks\": {\"series\": \"c\", \"value_label\": \"num_gpu_blocks\"}")},
+    {"-destinationEndpointHintKey x-to", CONFIGURES,
+     "{\"metrics\": {\"preset\": \"vllm\"}, \"protocol\": {\"destination_header\": \"x-to\", "
+     "\"destination_key\": \"x-to\"}}\n"},
+    {"-DestinationEndpointHintMetadataNamespace n", CONFIGURES,
+     "{\"metrics\": {\"preset\": \"vllm\"}, \"protocol\": {\"destination_namespace\": \"n\"}}\n"},
+    {"--health-checking", IS_NOTED, "--health-checking=true"},
+    {"--enable-cert-reload=1", IS_NOTED, "--enable-cert-reload=true"},
+    {"--enable-grpc-stream-metrics", IS_NOTED, "--enable-grpc-stream-metrics=true"},
+    {"--enable-pprof=false", IS_NOTED, "--enable-pprof=false"},
+    {"--refresh-prometheus-metrics-interval 5s", IS_NOTED,
+     "--refresh-prometheus-metrics-interval=5s"},
+    {"--grpc-max-send-msg-size 5", IS_NOTED, "--grpc-max-send-msg-size=5"},
+    {"--allow-experimental-plugins", IS_NOTED, "--allow-experimental-plugins=true"},
+    {"--zap-devel", IS_NOTED, "--zap-devel=true"},
+    {"--zap-stacktrace-level error", IS_NOTED, "--zap-stacktrace-level=error"},
+    {"--zap-time-encoding epoch", IS_NOTED, "--zap-time-encoding=epoch"},
+    {"--tracing", IS_NOTED, "--tracing=true"},
+    {"--tracing=false", BECOMES, DEFAULTS},
+    {"--ha-enable-leader-election", BECOMES, DEFAULTS " --leader-election"},
+    {"--ha-enable-leader-election=false", BECOMES, DEFAULTS},
+    {"--emit-endpoint-scores", IS_NOTED, "--emit-endpoint-scores=true"},
+    {"--metrics-endpoint-auth", IS_NOTED, "--metrics-endpoint-auth=true"},
+    {"--metrics-endpoint-auth=false", BECOMES, DEFAULTS},
+    {"--disable-endpoint-subset-filter", IS_REFUSED, "the proxy's subset always counts"},
+    {"--disable-endpoint-subset-filter=false", BECOMES, DEFAULTS},
+    {"--metrics-cert-dir /c", IS_REFUSED, "--metrics-cert-dir: can't be had"},
+    {"--metrics-client-ca-file /c", IS_REFUSED, "--metrics-client-ca-file: can't be had"},
+    {"--tls-min-version VersionTLS12", IS_NOTED, "--tls-min-version=VersionTLS12"},
+    {"--tls-min-version VersionTLS13", IS_REFUSED, "TLS 1.2 and 1.3 are spoken"},
+    {"--tls-cipher-suites A,B", IS_REFUSED, "--tls-cipher-suites: can't be had"},
+    {"--endpoint-selector app=a,b --endpoint-target-ports 1,2", BECOMES,
+     DEFAULTS " --pod-ports=1,2 --kube --pod-selector=app=a,b"},
+    {"--endpoint-target-ports 1,2", BECOMES, DEFAULTS " --pod-ports=1,2"},
+    {"--plugin-state-staleness-threshold 10m", IS_NOTED, "--plugin-state-staleness-threshold=10m"},
+    {"--fairness-id-metric-label-limit 5", IS_NOTED, "--fairness-id-metric-label-limit=5"},
+};
+enum { N_CASES = sizeof(CASES) / sizeof(CASES[0]) };
+
+static void check_case(struct arena *arena, size_t i) {
+    struct outcome outcome = translate(arena, CASES[i].line);
+    const struct upstream_flags *flags = &outcome.flags;
+    struct str got = outcome.args;
+    if (CASES[i].says == IS_REFUSED) {
+        assert_int_equal(outcome.status, ST_BAD_CONFIG);
+        got = str_of(strstr(outcome.err.text, CASES[i].what) ? CASES[i].what : outcome.err.text);
+    } else if (outcome.status != ST_OK) {
+        fail_msg("%s: %s", CASES[i].line, outcome.err.text);
+    } else if (CASES[i].says == IS_NOTED) {
+        assert_int_equal(flags->n_notes, 1);
+        assert_true(strlen(flags->notes[0].why) > 0);
+        got = str_of(flags->notes[0].flag);
+    } else {
+        assert_int_equal(flags->n_notes, 0);
+        if (CASES[i].says == CONFIGURES) {
+            assert_non_null(flags->said_by);
+            got = str_of(flags->config);
+        }
+    }
+    if (!str_is(got, CASES[i].what)) {
+        fail_msg("%s:\ngot      %.*s\nexpected %s", CASES[i].line, STR_ARG(got), CASES[i].what);
+    }
+}
+
+static void what_becomes_of_each(void **state) {
+    (void)state;
+    for (size_t i = 0; i < N_CASES; i++) {
+        struct arena *arena = arena_new(NULL, 0);
+        assert_non_null(arena);
+        check_case(arena, i);
+        arena_free(arena);
+    }
+}
+
+/* Does a case's line begin with it? Older releases write "grpcPort". */
+static bool is_of(const char *line, const char *name) {
+    for (line += strspn(line, "-"); *name; name += *name == '-') {
+        if (*name != '-' && (*line++ | 0x20) != *name++) {
+            return false;
+        }
+        line += *name == '-' && *line == '-';
+    }
+    return *line == '=' || *line == ' ' || *line == '\0';
+}
+
+static void each_has_a_case(void **state) {
+    (void)state;
+    for (size_t i = 0; i < N_NAMES; i++) {
+        bool found = false;
+        for (size_t k = 0; k < N_CASES && !found; k++) {
+            found = is_of(CASES[k].line, NAMES[i]);
+        }
+        if (!found) {
+            fail_msg("--%s has no case", NAMES[i]);
+        }
+    }
+}
+
+/* ---- what goes together ---------------------------------------------------------------------- */
+
+static void without_any_nothing_changes(void **state) {
+    (void)state;
+    struct arena *arena = arena_new(NULL, 0);
+    struct outcome outcome =
+        translate(arena, "--endpoint 10.0.0.1:8000 --grpc=127.0.0.1:1 --drain-timeout 5s -- -v 4");
+    assert_int_equal(outcome.status, ST_OK);
+    assert_false(outcome.flags.used);
+    assert_null(outcome.flags.config);
+    assert_true(str_is(outcome.args,
+                       "--endpoint 10.0.0.1:8000 --grpc=127.0.0.1:1 --drain-timeout 5s -- -v 4"));
+    arena_free(arena);
+}
+
+/* As the manifests of the gateways' conformance suite, and those of the upstream project, have
+ * them. */
+static void manifests(void **state) {
+    (void)state;
+    struct arena *arena = arena_new(NULL, 0);
+    struct outcome outcome = translate(arena, "--zap-encoder json --grpc-port 9002 "
+                                              "--grpc-health-port 9003");
+    assert_int_equal(outcome.status, ST_OK);
+    assert_true(outcome.flags.used);
+    assert_true(str_is(outcome.args, "--metrics=:9090 --grpc-tls-self-signed --log-format=json "
+                                     "--health=:9003 --grpc=:9002"));
+    assert_string_equal(outcome.flags.config, METRICS(""));
+    assert_null(outcome.flags.said_by);
+    outcome = translate(arena, "--v 4 --zap-encoder json --grpc-port 9002 --grpc-health-port 9003 "
+                               "--config-file /etc/epp/epp-config.yaml");
+    assert_int_equal(outcome.status, ST_OK);
+    assert_true(str_is(outcome.args, "--metrics=:9090 --grpc-tls-self-signed --log-format=json "
+                                     "--log-level=debug --config=/etc/epp/epp-config.yaml "
+                                     "--health=:9003 --grpc=:9002"));
+    arena_free(arena);
+}
+
+/* Flags of ours beside them win over upstream's defaults. */
+static void ours_win(void **state) {
+    (void)state;
+    struct arena *arena = arena_new(NULL, 0);
+    struct outcome outcome =
+        translate(arena, "--grpc 127.0.0.1:1 --metrics=none --health=h --zap-devel "
+                         "--grpc-tls-self-signed");
+    assert_int_equal(outcome.status, ST_OK);
+    assert_true(str_is(outcome.args,
+                       "--grpc 127.0.0.1:1 --metrics=none --health=h --grpc-tls-self-signed"));
+    arena_free(arena);
+}
+
+/* ---- the page -------------------------------------------------------------------------------- */
+
+/* Each flag is a row of the page, with what it becomes, or with the reason why it is passed
+ * over. */
+static void the_page(void **state) {
+    static const char *const says[][2] = {
+#define UPSTREAM(name, kind, becomes, ours, why) {ours, why},
+#include "program/picker/upstream_flags.def"
+#undef UPSTREAM
+    };
+    static char text[32768];
+    FILE *file = fopen("docs/upstream-flags.md", "r");
+    (void)state;
+    assert_non_null(file);
+    size_t n = fread(text, 1, sizeof(text) - 1, file);
+    fclose(file);
+    assert_true(n < sizeof(text) - 1);
+    for (size_t i = 0; i < N_NAMES; i++) {
+        char row[128], line[1024];
+        snprintf(row, sizeof(row), "\n| `--%s", NAMES[i]);
+        const char *at = strstr(text, row);
+        if (!at || (at[strlen(row)] != '`' && at[strlen(row)] != ' ' && at[strlen(row)] != '=')) {
+            fail_msg("docs/upstream-flags.md has no row --%s", NAMES[i]);
+        }
+        snprintf(line, sizeof(line), "%.*s", (int)strcspn(at + 1, "\n"), at + 1);
+        if (!strstr(line, says[i][0]) || !strstr(line, says[i][1])) {
+            fail_msg("the row --%s lacks \"%s%s\"", NAMES[i], says[i][0], says[i][1]);
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_becomes_of_each),
+        cmocka_unit_test(each_has_a_case),
+        cmocka_unit_test(without_any_nothing_changes),
+        cmocka_unit_test(manifests),
+        cmocka_unit_test(ours_win),
+        cmocka_unit_test(the_page),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,207 @@
+/* Signals, draining, and the order in which a server ends. */
+#include "program/process/process.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "core/base/log.h"
+#include "core/event/clock.h"
+#include "core/os/descriptors.h"
+#include "core/os/ready_file.h"
+#include "program/options/commands.h"
+
+enum {
+    EXIT_CODE_SIGNAL = 128,
+    POLL_MS = 10,    /* while draining */
+    QUIET_POLLS = 5, /* nothing in flight so often in a row: what was on its way has come */
+};
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+static void on_closed(uv_handle_t *handle) {
+    struct process *process = handle->data;
+    if (--process->n_handles == 0) {
+        worker_stop(process->threads.main);
+    }
+}
+
+static void on_stopped(void *cookie) {
+    struct process *process = cookie;
+    for (size_t i = 0; i < PROCESS_SIGNALS; i++) {
+        uv_close((uv_handle_t *)&process->signals[i], on_closed);
+    }
+    uv_close((uv_handle_t *)&process->drain_timer, on_closed);
+    watchdog_close(&process->watchdog, on_closed, process);
+}
+
+/* Ends the process without waiting for anything. What that would leave behind are the files of Unix
+ * sockets. */
+static _Noreturn void leave(const struct process *process, int code) {
+    process->tasks->unlink(process->user);
+    _exit(code);
+}
+
+/* Models that are still loading, or requests that outlast the drain, would keep an orderly end
+ * waiting: their threads can't be interrupted. */
+static void give_up(struct process *process) {
+    uint64_t left = process->tasks->in_flight(process->user);
+    if (left > 0) {
+        log_event(LOG_WARNING, "drain timeout: requests are cut off", LOG_U64("requests", left));
+    }
+    leave(process, EXIT_CODE_OK);
+}
+
+static void on_drain_timer(uv_timer_t *timer) {
+    struct process *process = timer->data;
+    bool in_flight = process->tasks->in_flight(process->user) > 0;
+    process->n_quiet = in_flight ? 0 : process->n_quiet + 1;
+    if (process->n_quiet < QUIET_POLLS && clock_now_ns() < process->drain_until_ns) {
+        return;
+    }
+    if (in_flight || !process->tasks->can_stop(process->user)) {
+        give_up(process);
+    }
+    uv_timer_stop(timer);
+    watchdog_stop(&process->watchdog); /* loops end from here on */
+    process->tasks->stop(process->user, on_stopped, process);
+}
+
+static void begin_end(struct process *process, int signum) {
+    log_event(LOG_INFO, "ending: requests in flight are answered first",
+              LOG_TEXT_OF("signal", signum == SIGTERM ? "SIGTERM" : "SIGINT"),
+              LOG_U64("requests", process->tasks->in_flight(process->user)));
+    process->draining = true;
+    process->drain_until_ns = clock_now_ns() + process->drain_timeout_ns;
+    service_manager_stopping(&process->manager, process->drain_timeout_ns);
+    ready_file_remove(process->ready_file);
+    process->tasks->drain(process->user);
+    uv_timer_start(&process->drain_timer, on_drain_timer, 0, POLL_MS);
+}
+
+/* A server that is about to read its files, or needs them no more, has nothing to read again. */
+static void reload(struct process *process) {
+    if (process->draining || !process->status) {
+        return;
+    }
+    log_plain(LOG_INFO, "reading files again");
+    service_manager_reloading(&process->manager);
+    process->tasks->reload(process->user);
+    service_manager_ready(&process->manager, process->status);
+}
+
+static void on_signal(uv_signal_t *handle, int signum) {
+    struct process *process = handle->data;
+    if (signum == SIGUSR2) {
+        process->tasks->log_state(process->user);
+    } else if (signum == SIGHUP) {
+        reload(process);
+    } else if (process->draining) {
+        leave(process, EXIT_CODE_SIGNAL + signum);
+    } else {
+        begin_end(process, signum);
+    }
+}
+
+/* ---- the start ------------------------------------------------------------------------------- */
+
+static enum status start_workers(struct process_threads *threads, uint64_t n, struct error *err) {
+    enum status st = worker_new("main", &threads->main, err);
+    threads->workers = calloc(n, sizeof(struct worker *));
+    if (st == ST_OK && !threads->workers) {
+        return error_set(err, ST_NO_MEMORY, "no memory for %llu workers", (unsigned long long)n);
+    }
+    for (size_t i = 0; st == ST_OK && i < n; i++) {
+        st = worker_new("worker", &threads->workers[i], err);
+        if (st != ST_OK) {
+            break;
+        }
+        threads->n_workers++;
+        st = worker_start(threads->workers[i], err);
+    }
+    return st;
+}
+
+static void hear_signals(struct process *process) {
+    static const int numbers[PROCESS_SIGNALS] = {SIGTERM, SIGINT, SIGUSR2, SIGHUP};
+    uv_loop_t *loop = worker_loop(process->threads.main);
+    for (size_t i = 0; i < PROCESS_SIGNALS; i++) {
+        uv_signal_init(loop, &process->signals[i]);
+        process->signals[i].data = process;
+        uv_signal_start(&process->signals[i], on_signal, numbers[i]);
+    }
+    uv_timer_init(loop, &process->drain_timer);
+    process->drain_timer.data = process;
+    process->n_handles = PROCESS_SIGNALS + 2; /* and the watchdog's */
+}
+
+static enum status open_watchdog(struct process *process, struct error *err) {
+    const struct process_threads *threads = &process->threads;
+    enum status st = watchdog_open(&process->watchdog, &process->manager, threads->main,
+                                   threads->n_workers + PROCESS_MORE_LOOPS, err);
+    for (size_t i = 0; st == ST_OK && i < threads->n_workers; i++) {
+        watchdog_add(&process->watchdog, threads->workers[i]);
+    }
+    return st;
+}
+
+enum status process_begin(struct process *process, uint64_t n_workers, struct error *err) {
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error, as on a full disk */
+    descriptors_raise();
+    service_manager_find(&process->manager);
+    enum status st = start_workers(&process->threads, n_workers, err);
+    if (st == ST_OK) {
+        st = open_watchdog(process, err);
+    }
+    if (st == ST_OK) {
+        hear_signals(process);
+    }
+    return st;
+}
+
+void process_ready(struct process *process, const char *status) {
+    if (!process->draining) {
+        process->status = status;
+        service_manager_ready(&process->manager, status);
+    }
+}
+
+void process_run(struct process *process) {
+    watchdog_start(&process->watchdog);
+    worker_run(process->threads.main);
+}
+
+void process_undo(struct process *process) {
+    if (process->n_handles > 0) {
+        process->tasks->stop(process->user, on_stopped, process);
+    } else if (process->threads.main) {
+        worker_stop(process->threads.main);
+    }
+    if (process->threads.main) {
+        worker_run(process->threads.main);
+    }
+}
+
+/* ---- taking apart ---------------------------------------------------------------------------- */
+
+void process_join(struct process *process) {
+    for (size_t i = 0; i < process->threads.n_workers; i++) {
+        worker_stop(process->threads.workers[i]);
+    }
+    for (size_t i = 0; i < process->threads.n_workers; i++) {
+        worker_join(process->threads.workers[i]);
+    }
+}
+
+void process_free(struct process *process) {
+    for (size_t i = 0; i < process->threads.n_workers; i++) {
+        worker_free(process->threads.workers[i]);
+    }
+    if (process->threads.main) {
+        worker_free(process->threads.main);
+    }
+    watchdog_free(&process->watchdog);
+    service_manager_close(&process->manager);
+    free(process->threads.workers);
+}

@@ -1,0 +1,25 @@
+/* The options of `sluice infer`, made from infer.def. */
+#ifndef SLUICE_PROGRAM_REQUESTS_INFER_SETTINGS_H
+#define SLUICE_PROGRAM_REQUESTS_INFER_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/url.h"
+#include "program/options/options.h"
+
+enum infer_format { INFER_FORMAT_JSON, INFER_FORMAT_NPY, INFER_FORMAT_RAW };
+
+/* One member per row, named by its first column, and what follows from them. */
+struct infer_settings {
+#define OPTION(field, name, alias, type, ...) OPTION_STORE_##type field;
+#include "program/requests/infer.def"
+#undef OPTION
+    struct client_url server; /* the URL's parts */
+};
+
+/* Reads the arguments; as serve_settings_read. What belongs to the protocol that the URL does not
+ * name is refused. */
+int infer_settings_read(int argc, char **argv, struct arena *arena, struct infer_settings *out);
+
+#endif

@@ -1,0 +1,132 @@
+/* The shape of nested JSON arrays, without a tree. */
+#include "program/requests/json_shape.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+
+struct walk {
+    size_t depth;
+    size_t rank;                    /* known once the first scalar or empty array was seen; 0: not
+                                       yet */
+    int64_t dims[SHAPE_MAX_RANK];   /* of the first row of each level; -1: not known yet */
+    int64_t counts[SHAPE_MAX_RANK]; /* elements begun in the array that is open at each level */
+    bool element;                   /* the element at this place was begun */
+    struct error *err;
+};
+
+static enum status ragged(const struct walk *walk) {
+    return error_set(
+        walk->err, ST_BAD_SHAPE,
+        "the nested arrays differ in length or depth at level %zu: every row must have "
+        "as many elements as the first",
+        walk->depth);
+}
+
+/* The first scalar, or the first array without elements, says how deep it goes. */
+static enum status see_leaf(struct walk *walk, size_t rank) {
+    if (walk->rank == 0) {
+        walk->rank = rank;
+    }
+    return walk->rank == rank ? ST_OK : ragged(walk);
+}
+
+static void begin_element(struct walk *walk) {
+    if (!walk->element && walk->depth > 0) {
+        walk->counts[walk->depth - 1]++;
+    }
+    walk->element = true;
+}
+
+static enum status open_array(struct walk *walk) {
+    if (walk->depth == SHAPE_MAX_RANK) {
+        return error_set(walk->err, ST_BAD_SHAPE, "arrays are nested more than %d deep",
+                         SHAPE_MAX_RANK);
+    }
+    begin_element(walk);
+    walk->counts[walk->depth++] = 0;
+    walk->element = false;
+    return ST_OK;
+}
+
+static enum status close_array(struct walk *walk) {
+    if (walk->depth == 0) {
+        return ST_OK; /* not JSON; the parser says so */
+    }
+    size_t level = walk->depth - 1;
+    enum status status = ST_OK;
+    if (walk->counts[level] == 0) {
+        status = see_leaf(walk, walk->depth);
+    }
+    if (status == ST_OK && walk->dims[level] < 0) {
+        walk->dims[level] = walk->counts[level];
+    } else if (status == ST_OK && walk->dims[level] != walk->counts[level]) {
+        status = ragged(walk);
+    }
+    walk->depth--;
+    walk->element = true;
+    return status;
+}
+
+/* Returns: the place behind the string that begins at `at`. */
+static size_t skip_string(struct str text, size_t at) {
+    for (at++; at < text.len && text.ptr[at] != '"'; at++) {
+        at += text.ptr[at] == '\\';
+    }
+    return at < text.len ? at + 1 : text.len;
+}
+
+static enum status see_scalar(struct walk *walk) {
+    bool first = !walk->element;
+    begin_element(walk);
+    return first && walk->depth > 0 ? see_leaf(walk, walk->depth) : ST_OK;
+}
+
+static enum status see(struct walk *walk, struct str text, size_t *at) {
+    switch (text.ptr[*at]) {
+    case ' ':
+    case '\t':
+    case '\n':
+    case '\r':
+        ++*at;
+        return ST_OK;
+    case '[':
+        ++*at;
+        return open_array(walk);
+    case ']':
+        ++*at;
+        return close_array(walk);
+    case ',':
+        ++*at;
+        walk->element = false;
+        return ST_OK;
+    case '"':
+        *at = skip_string(text, *at);
+        return see_scalar(walk);
+    default:
+        ++*at;
+        return see_scalar(walk);
+    }
+}
+
+enum status json_shape(struct arena *arena, struct str text, struct shape *out, struct error *err) {
+    struct walk walk = {.err = err};
+    for (size_t i = 0; i < SHAPE_MAX_RANK; i++) {
+        walk.dims[i] = -1;
+    }
+    enum status status = ST_OK;
+    for (size_t at = 0; at < text.len && status == ST_OK;) {
+        status = see(&walk, text, &at);
+    }
+    if (status != ST_OK) {
+        return status;
+    }
+    int64_t *dims = arena_calloc(arena, walk.rank, sizeof(*dims));
+    if (!dims) {
+        return error_set(err, ST_NO_MEMORY, "no memory for a shape");
+    }
+    for (size_t i = 0; i < walk.rank; i++) {
+        dims[i] = walk.dims[i] < 0 ? 0 : walk.dims[i];
+    }
+    *out = (struct shape){dims, walk.rank};
+    return ST_OK;
+}

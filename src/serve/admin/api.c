@@ -1,0 +1,43 @@
+/* The pages of the operators' listener. */
+#include "serve/admin/api.h"
+
+#include "serve/admin/status_json.h"
+#include "serve/admin/status_page.h"
+#include "telemetry/admin/http_text.h"
+#include "telemetry/admin/status_parts.h"
+
+static void answer_metrics(struct http_exchange *exchange, void *context) {
+    struct admin_api *api = context;
+    admin_metrics_reply(api->metrics, exchange);
+}
+
+static void answer_status(struct http_exchange *exchange, void *context) {
+    struct admin_api *api = context;
+    struct buf body;
+    buf_init(&body, exchange->arena, 8192);
+    status_json_print(api->metrics, &body);
+    http_json_reply(exchange, 200, &body);
+}
+
+static void answer_state(struct http_exchange *exchange, void *context) {
+    struct admin_api *api = context;
+    admin_state_reply(&api->state, exchange);
+}
+
+static void answer_page(struct http_exchange *exchange, void *context) {
+    (void)context;
+    status_page_reply(exchange, status_page());
+}
+
+static const struct admin_route ROUTES[] = {
+    {"/", answer_page},
+    {"/metrics", answer_metrics},
+    {"/status.json", answer_status},
+    {"/debug/state", answer_state},
+};
+
+struct http_handler admin_api_handler(struct admin_api *api) {
+    api->routes = (struct admin_routes){
+        .items = ROUTES, .n = sizeof ROUTES / sizeof ROUTES[0], .context = api};
+    return admin_routes_handler(&api->routes);
+}

@@ -1,0 +1,236 @@
+/* Putting /metrics together. Each version's counters are read once, then written family by family,
+ * as both formats want it. Names and help are in core/base/metric/metric.def. */
+#include "serve/admin/metrics.h"
+
+#include <string.h>
+
+#include "serve/scheduler/statistics/statistics.h"
+
+/* Of times, these bounds are shown: 32 us to 16.8 s. Sizes begin at 1 and end with the largest that
+ * the model takes. */
+enum { FIRST_TIME = 5, LAST_TIME = 24 };
+
+enum { NS_PER_US = 1000 };
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* A model version. */
+struct row {
+    struct str labels;
+    uint64_t max_batch_size;
+    struct model_statistics statistics;
+};
+
+struct table {
+    struct arena *arena;
+    struct row *rows;
+    size_t n, cap;
+    uint64_t n_phase[REPOSITORY_PHASES];
+    uint64_t n_queued, n_running, n_instances;
+    bool failed; /* out of memory */
+};
+
+static void count_entry(void *cookie, const struct repository_entry *entry) {
+    struct table *table = cookie;
+    table->n_phase[entry->phase]++;
+}
+
+static struct str labels_of(struct table *table, const struct model_spec *spec) {
+    struct buf labels;
+    buf_init(&labels, table->arena, spec->name.len + 64);
+    metric_label_add(&labels, "model", spec->name);
+    metric_label_add(&labels, "version", spec->version_text);
+    table->failed = table->failed || labels.failed;
+    return buf_str(&labels);
+}
+
+/* What models that are being let go still have at hand. */
+static void add_load(struct table *table, struct model_version *version) {
+    uint64_t n_queued, n_running, n_instances;
+    model_version_load(version, &n_queued, &n_running, &n_instances);
+    table->n_queued += n_queued;
+    table->n_running += n_running;
+}
+
+/* Models that have become ready since they were counted are on the next page. */
+static void read_entry(void *cookie, const struct repository_entry *entry) {
+    struct table *table = cookie;
+    if (entry->phase == REPOSITORY_UNLOADING) {
+        add_load(table, entry->version);
+    }
+    if (entry->phase != REPOSITORY_READY || table->n == table->cap) {
+        return;
+    }
+    const struct model_spec *spec = model_version_spec(entry->version);
+    struct row *row = &table->rows[table->n++];
+    row->labels = labels_of(table, spec);
+    row->max_batch_size = spec->max_batch_size;
+    model_version_statistics(entry->version, &row->statistics);
+    table->n_queued += row->statistics.n_queued;
+    table->n_running += row->statistics.n_running;
+    table->n_instances += row->statistics.n_instances;
+}
+
+static void read_table(struct table *table, struct repository *repository, struct arena *arena) {
+    *table = (struct table){.arena = arena};
+    repository_visit(repository, count_entry, table);
+    table->cap = table->n_phase[REPOSITORY_READY];
+    table->rows = arena_calloc(arena, table->cap, sizeof(*table->rows));
+    table->failed = table->rows == NULL;
+    if (table->rows) {
+        repository_visit(repository, read_entry, table);
+    }
+}
+
+/* ---- families without models ----------------------------------------------------------------- */
+
+static void print_u64(struct metric_text *text, enum metric_family family, uint64_t value) {
+    metric_family_begin(text, family);
+    metric_text_u64(text, STR(""), value);
+}
+
+static void print_phases(struct metric_text *text, const struct table *table) {
+    metric_family_begin(text, METRIC_FAMILY_MODELS);
+    for (int i = 0; i < REPOSITORY_PHASES; i++) {
+        struct buf labels;
+        buf_init(&labels, text->out->arena, 32);
+        metric_label_add(&labels, "state", str_of(repository_phase_name((enum repository_phase)i)));
+        metric_text_u64(text, buf_str(&labels), table->n_phase[i]);
+    }
+}
+
+static void print_totals(struct metric_text *text, const struct table *table) {
+    print_u64(text, METRIC_FAMILY_QUEUED, table->n_queued);
+    print_u64(text, METRIC_FAMILY_RUNNING, table->n_running);
+    print_u64(text, METRIC_FAMILY_INSTANCES, table->n_instances);
+    print_phases(text, table);
+}
+
+/* ---- families of models ---------------------------------------------------------------------- */
+
+#define MEMBER(member) offsetof(struct model_statistics, member)
+
+/* Those with one number for each version. */
+static const struct column {
+    enum metric_family family;
+    size_t member; /* an uint64_t of struct model_statistics */
+    uint64_t divisor;
+    bool of_cached; /* only those whose answers are kept have it */
+} COLUMNS[] = {
+    {METRIC_FAMILY_SUCCESS, MEMBER(success.count), 1, false},
+    {METRIC_FAMILY_INFERENCES, MEMBER(n_inferences), 1, false},
+    {METRIC_FAMILY_EXECUTIONS, MEMBER(n_executions), 1, false},
+    {METRIC_FAMILY_REQUEST_DURATION, MEMBER(success.ns), NS_PER_US, false},
+    {METRIC_FAMILY_QUEUE_DURATION, MEMBER(queue.ns), NS_PER_US, false},
+    {METRIC_FAMILY_INPUT_DURATION, MEMBER(compute.input_ns), NS_PER_US, false},
+    {METRIC_FAMILY_INFER_DURATION, MEMBER(compute.infer_ns), NS_PER_US, false},
+    {METRIC_FAMILY_OUTPUT_DURATION, MEMBER(compute.output_ns), NS_PER_US, false},
+    {METRIC_FAMILY_CACHE_HITS, MEMBER(cache_hit.count), 1, .of_cached = true},
+    {METRIC_FAMILY_CACHE_MISSES, MEMBER(cache_miss.count), 1, .of_cached = true},
+    {METRIC_FAMILY_CACHE_HIT_DURATION, MEMBER(cache_hit.ns), NS_PER_US, .of_cached = true},
+    {METRIC_FAMILY_CACHE_MISS_DURATION, MEMBER(cache_miss.ns), NS_PER_US, .of_cached = true},
+    {METRIC_FAMILY_PENDING, MEMBER(n_queued), 1, false},
+    {METRIC_FAMILY_MODEL_RUNNING, MEMBER(n_running), 1, false},
+    {METRIC_FAMILY_MODEL_INSTANCES, MEMBER(n_instances), 1, false},
+    {METRIC_FAMILY_MODEL_BUSY, MEMBER(n_busy), 1, false},
+};
+
+static void print_column(struct metric_text *text, const struct table *table,
+                         const struct column *column) {
+    metric_family_begin(text, column->family);
+    for (size_t i = 0; i < table->n; i++) {
+        const char *statistics = (const char *)&table->rows[i].statistics;
+        uint64_t value;
+        if (column->of_cached && !table->rows[i].statistics.caches) {
+            continue;
+        }
+        memcpy(&value, statistics + column->member, sizeof(value));
+        metric_text_u64(text, table->rows[i].labels, value / column->divisor);
+    }
+}
+
+static void print_failures(struct metric_text *text, const struct table *table) {
+    metric_family_begin(text, METRIC_FAMILY_FAILURE);
+    for (size_t i = 0; i < table->n; i++) {
+        for (int j = 0; j < STATISTICS_REASONS; j++) {
+            const char *reason = statistics_reason_name((enum statistics_reason)j);
+            struct buf labels;
+            buf_init(&labels, text->out->arena, table->rows[i].labels.len + 32);
+            buf_add_str(&labels, table->rows[i].labels);
+            metric_label_add(&labels, "reason", str_of(reason));
+            metric_text_u64(text, buf_str(&labels), table->rows[i].statistics.failed[j]);
+        }
+    }
+}
+
+static void print_seconds(struct metric_text *text, const struct table *table) {
+    metric_family_begin(text, METRIC_FAMILY_LOAD_DURATION);
+    for (size_t i = 0; i < table->n; i++) {
+        double seconds = (double)table->rows[i].statistics.loaded_ns / 1e9;
+        metric_text_f64(text, table->rows[i].labels, seconds);
+    }
+    metric_family_begin(text, METRIC_FAMILY_MODEL_BUSY_SECONDS);
+    for (size_t i = 0; i < table->n; i++) {
+        double seconds = (double)table->rows[i].statistics.busy_ns / 1e9;
+        metric_text_f64(text, table->rows[i].labels, seconds);
+    }
+}
+
+/* A histogram of each version: a struct metric_distribution of struct model_statistics. */
+static void print_histogram(struct metric_text *text, const struct table *table,
+                            enum metric_family family, size_t member, enum metric_unit unit) {
+    metric_family_begin(text, family);
+    for (size_t i = 0; i < table->n; i++) {
+        const struct row *row = &table->rows[i];
+        struct metric_distribution seen;
+        bool of_sizes = unit == METRIC_UNIT_ITEMS;
+        unsigned last = of_sizes ? metric_bucket(row->max_batch_size) : LAST_TIME;
+        memcpy(&seen, (const char *)&row->statistics + member, sizeof(seen));
+        metric_text_distribution(text, row->labels, &seen, unit, of_sizes ? 0 : FIRST_TIME, last);
+    }
+}
+
+static void print_versions(struct metric_text *text, const struct table *table) {
+    for (size_t i = 0; i < sizeof(COLUMNS) / sizeof(COLUMNS[0]); i++) {
+        print_column(text, table, &COLUMNS[i]);
+    }
+    print_failures(text, table);
+    print_seconds(text, table);
+    print_histogram(text, table, METRIC_FAMILY_REQUEST_TIME, MEMBER(request_time),
+                    METRIC_UNIT_SECONDS);
+    print_histogram(text, table, METRIC_FAMILY_QUEUE_TIME, MEMBER(queue_time), METRIC_UNIT_SECONDS);
+    print_histogram(text, table, METRIC_FAMILY_COMPUTE_TIME, MEMBER(compute_time),
+                    METRIC_UNIT_SECONDS);
+    print_histogram(text, table, METRIC_FAMILY_BATCH_SIZE, MEMBER(batch_size), METRIC_UNIT_ITEMS);
+}
+
+/* ---- the page -------------------------------------------------------------------------------- */
+
+void admin_metrics_init(struct admin_metrics *metrics, struct repository *repository,
+                        const char *version) {
+    metrics->repository = repository;
+    admin_process_init(&metrics->process, version);
+}
+
+void admin_metrics_fini(struct admin_metrics *metrics) {
+    admin_process_fini(&metrics->process);
+}
+
+void admin_metrics_print(struct admin_metrics *metrics, struct metric_text *text) {
+    struct table table;
+    read_table(&table, metrics->repository, text->out->arena);
+    metric_print(text, "sluice_pick_");
+    admin_process_print(&metrics->process, text);
+    print_totals(text, &table);
+    print_versions(text, &table);
+    metric_text_end(text);
+    text->out->failed = text->out->failed || table.failed;
+}
+
+static void print_page(void *context, struct metric_text *text) {
+    admin_metrics_print(context, text);
+}
+
+void admin_metrics_reply(struct admin_metrics *metrics, struct http_exchange *exchange) {
+    admin_page_reply(exchange, print_page, metrics);
+}

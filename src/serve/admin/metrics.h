@@ -1,0 +1,22 @@
+/* The page /metrics: the registry's own numbers, those of the machine, and those of each model
+ * version. */
+#ifndef SLUICE_SERVE_ADMIN_METRICS_H
+#define SLUICE_SERVE_ADMIN_METRICS_H
+
+#include "serve/repository/repository.h"
+#include "telemetry/admin/process.h"
+
+struct admin_metrics {
+    struct repository *repository;
+    struct admin_process process;
+};
+
+void admin_metrics_init(struct admin_metrics *metrics, struct repository *repository,
+                        const char *version);
+void admin_metrics_fini(struct admin_metrics *metrics);
+/* Writes all of the page. Thread: any. */
+void admin_metrics_print(struct admin_metrics *metrics, struct metric_text *text);
+/* Answers a request for it, in the format that its Accept asks for. */
+void admin_metrics_reply(struct admin_metrics *metrics, struct http_exchange *exchange);
+
+#endif

@@ -1,0 +1,10 @@
+/* The status page, as it is sent: status_page.html, which cmake/embed.cmake makes part of the
+ * program. */
+#ifndef SLUICE_SERVE_ADMIN_STATUS_PAGE_H
+#define SLUICE_SERVE_ADMIN_STATUS_PAGE_H
+
+#include "core/base/str.h"
+
+struct str status_page(void);
+
+#endif

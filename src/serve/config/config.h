@@ -1,0 +1,153 @@
+/* The configuration of a model: what config.pbtxt says (or nothing), completed from what the
+ * backend knows of the model, checked, and printable. */
+#ifndef SLUICE_SERVE_CONFIG_CONFIG_H
+#define SLUICE_SERVE_CONFIG_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/arena.h"
+#include "core/base/buf.h"
+#include "core/base/doc/doc.h"
+#include "core/base/status.h"
+#include "core/base/str.h"
+#include "core/tensor/tensor.h"
+
+struct model_config_tensor {
+    struct str name;
+    enum datatype datatype; /* DT_INVALID: not configured */
+    struct shape dims;      /* as configured, without the batch dimension */
+    bool has_dims;
+    struct shape reshape; /* what the model sees instead of dims */
+    bool has_reshape;
+    bool optional;
+    struct str label_filename;
+};
+
+/* How long the requests of one priority wait, and how many of them. */
+struct model_queue_policy {
+    uint64_t max_size;   /* requests; 0: the server's own limit */
+    uint64_t timeout_us; /* 0: they wait as long as it takes */
+    bool allow_override; /* a request may ask to wait for less */
+    bool delays;         /* one whose time is over lets the others of its level pass, instead of
+                            being refused */
+};
+
+/* The policy of one level. */
+struct model_config_level {
+    uint64_t level; /* from 1, the highest */
+    struct model_queue_policy policy;
+};
+
+enum model_warmup_data { WARMUP_ZERO, WARMUP_RANDOM, WARMUP_FILE };
+
+struct model_warmup_input {
+    struct str name;
+    enum datatype datatype;
+    struct shape dims; /* of one row, without the batch dimension; none is -1 */
+    enum model_warmup_data data;
+    struct str filename; /* in the model's folder "warmup" */
+};
+
+/* A sample that every instance runs before the model is ready. */
+struct model_warmup {
+    struct str name;     /* for messages */
+    uint64_t batch_size; /* rows; at least 1 */
+    uint64_t count;      /* how often; at least 1 */
+    const struct model_warmup_input *inputs;
+    size_t n_inputs;
+};
+
+enum model_sequence_strategy {
+    SEQUENCES_NONE,   /* requests have nothing to do with one another */
+    SEQUENCES_DIRECT, /* each sequence has one row of one instance's batches to itself */
+    SEQUENCES_OLDEST, /* each sequence has one instance, and shares batches as they come */
+};
+
+enum model_control_kind { CONTROL_START, CONTROL_READY, CONTROL_END, CONTROL_CORRID };
+
+/* An input of the model that the server fills: where in its sequence a request is. */
+struct model_control {
+    struct str name;
+    enum model_control_kind kind;
+    enum datatype datatype;
+    unsigned char values[2][4]; /* what stands for false and for true; not of CONTROL_CORRID */
+};
+
+/* sequence_batching. For SEQUENCES_OLDEST max_queue_delay_us, preferred_batch_sizes and
+ * preserve_ordering are as for dynamic batching; for SEQUENCES_DIRECT the first of them. */
+struct model_sequences {
+    enum model_sequence_strategy strategy;
+    uint64_t idle_us; /* how long a sequence may rest between two requests */
+    const struct model_control *controls;
+    size_t n_controls;
+    double min_utilization;  /* direct: the share of an instance's rows that is worth a batch */
+    uint64_t max_candidates; /* oldest: sequences that an instance has at once; 0: max_batch_size */
+};
+
+enum model_version_policy { VERSIONS_LATEST, VERSIONS_ALL, VERSIONS_SPECIFIC };
+
+/* Where an execution runs. */
+enum model_run_on { RUN_AUTO, RUN_ON_WORKER, RUN_ON_INSTANCE };
+
+struct model_config_param {
+    struct str name;
+    struct str value;
+    bool by_server; /* from the server's own settings, not from the model's config.pbtxt */
+};
+
+struct model_config {
+    struct str name;
+    struct str backend;  /* "onnxruntime" */
+    struct str platform; /* as configured or by the backend */
+    bool has_max_batch_size;
+    uint64_t max_batch_size;
+    const char *batch_reason; /* why max_batch_size is what it is; for --check */
+    struct model_config_tensor *inputs;
+    size_t n_inputs;
+    struct model_config_tensor *outputs;
+    size_t n_outputs;
+    enum model_version_policy policy;
+    uint64_t latest_count; /* default 1 */
+    const uint64_t *specific;
+    size_t n_specific;
+    struct str default_filename; /* empty: model.<extension of the backend> */
+    uint64_t instance_count;     /* 0: not configured */
+    bool has_dynamic_batching;
+    uint64_t max_queue_delay_us;
+    const uint64_t *preferred_batch_sizes;
+    size_t n_preferred;
+    bool preserve_ordering;
+    bool decoupled;                  /* 0 or more answers to a request */
+    bool response_cache;             /* the same request may get the same answer again */
+    uint64_t priority_levels;        /* 0: one, and requests cannot choose */
+    uint64_t default_priority;       /* from 1, where there are levels */
+    struct model_queue_policy queue; /* of levels without a policy of their own */
+    const struct model_config_level *levels;
+    size_t n_levels;
+    struct model_sequences sequences;
+    const struct model_warmup *warmups;
+    size_t n_warmups;
+    enum model_run_on
+        run_on; /* parameters { key: "sluice.run_on" value { string_value: "worker" } } */
+    const struct model_config_param *params;
+    size_t n_params;
+};
+
+/* Reads a parsed config.pbtxt. Fields that only tune what Sluice does not do are warned about in
+ * the log; fields that change answers and are not supported fail with the reason; unknown ones are
+ * errors naming line and field. All memory is in `arena` (strings are copies). */
+enum status model_config_read(struct arena *arena, const struct doc *doc, struct model_config *out,
+                              struct error *err) __attribute__((warn_unused_result));
+
+/* Adds a parameter, or replaces the one of that name; those that begin with "sluice." take effect
+ * at once and are not kept. Name and value are copied into `arena`. Returns: ST_BAD_CONFIG, not yet
+ * saying where the parameter was given, ST_NO_MEMORY. */
+enum status model_config_set_param(struct arena *arena, struct model_config *config,
+                                   const struct model_config_param *param, struct error *err)
+    __attribute__((warn_unused_result));
+/* Is it for the backend to see? Names that begin with "mip." are the front end's. */
+bool model_config_param_is_backends(const struct model_config_param *param);
+
+#endif

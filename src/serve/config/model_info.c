@@ -1,0 +1,67 @@
+/* Is what a backend says of its model well formed? Asked once per load, so that nobody after this
+ * has to doubt a name, a rank or a dimension. */
+#include "core/base/utf8.h"
+#include "serve/config/complete.h"
+
+static enum status check_dims(const sluice_tensor_info *info, struct error *err) {
+    if (info->rank > SHAPE_MAX_RANK || (info->rank > 0 && !info->dims)) {
+        return error_set(err, ST_BACKEND_FAILED, "expected at most %d dimensions, got %zu%s",
+                         SHAPE_MAX_RANK, info->rank, info->dims ? "" : " without their sizes");
+    }
+    for (size_t i = 0; i < info->rank; i++) {
+        if (info->dims[i] < -1) {
+            return error_set(err, ST_BACKEND_FAILED,
+                             "dimension %zu is %lld, expected -1 (any size) or at least 0", i,
+                             (long long)info->dims[i]);
+        }
+    }
+    return ST_OK;
+}
+
+static bool named_before(const sluice_tensor_info *infos, size_t i) {
+    for (size_t j = 0; j < i; j++) {
+        if (strcmp(infos[j].name, infos[i].name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum status check_tensors(const char *kind, const sluice_tensor_info *infos, size_t n,
+                                 struct error *err) {
+    for (size_t i = 0; i < n; i++) {
+        const sluice_tensor_info *info = &infos[i];
+        size_t len = info->name ? strlen(info->name) : 0;
+        if (len == 0 || !utf8_is_valid(info->name, len)) {
+            return error_set(err, ST_BACKEND_FAILED, "%s %zu of the model has no proper name", kind,
+                             i);
+        }
+        enum status st = check_dims(info, err);
+        if (st == ST_OK &&
+            ((int)info->datatype <= DT_INVALID || (int)info->datatype >= DT_COUNT_)) {
+            st = error_set(err, ST_BACKEND_FAILED, "datatype number %d is unknown",
+                           (int)info->datatype);
+        }
+        if (st == ST_OK && named_before(infos, i)) {
+            st = error_set(err, ST_BACKEND_FAILED, "there are two of that name");
+        }
+        if (st != ST_OK) {
+            return error_prefix(err, "%s \"%s\" of the model", kind, info->name);
+        }
+    }
+    return ST_OK;
+}
+
+enum status model_info_check(const sluice_model_info *info, struct error *err) {
+    if (info->takes_any) {
+        return ST_OK;
+    }
+    enum status st = check_tensors("input", info->inputs, info->n_inputs, err);
+    if (st == ST_OK) {
+        st = check_tensors("output", info->outputs, info->n_outputs, err);
+    }
+    if (st == ST_OK && info->n_outputs == 0) {
+        st = error_set(err, ST_BACKEND_FAILED, "the model has no outputs");
+    }
+    return st;
+}

@@ -1,0 +1,62 @@
+/* What the readers of a configuration share. Each reads one part of it; read.c calls
+ * them. */
+#ifndef SLUICE_SERVE_CONFIG_READ_H
+#define SLUICE_SERVE_CONFIG_READ_H
+
+#include "serve/config/config.h"
+
+enum { BACKEND_NAME_MAX = 64 };
+/* May a backend have this name, which is a part of a file's: [a-z0-9_-]+, at most
+ * BACKEND_NAME_MAX? */
+bool backend_name_ok(struct str name);
+
+/* A field of text, copied; left alone when absent. */
+enum status config_read_text(struct arena *arena, const struct doc_node *parent, const char *key,
+                             struct str *out, struct error *err)
+    __attribute__((warn_unused_result));
+/* A name of a file inside a directory: relative, without "..". */
+enum status config_read_filename(struct arena *arena, const struct doc_node *parent,
+                                 const char *key, struct str *out, struct error *err)
+    __attribute__((warn_unused_result));
+/* A list of whole numbers from `min` on. */
+enum status config_read_numbers(struct arena *arena, const struct doc_node *node, int64_t min,
+                                const uint64_t **out, size_t *n, struct error *err)
+    __attribute__((warn_unused_result));
+/* A whole number from 0 on; left alone when absent. */
+enum status config_read_count(const struct doc_node *parent, const char *key, uint64_t *out,
+                              struct error *err) __attribute__((warn_unused_result));
+enum status config_no_memory(struct error *err);
+
+/* tensor.c */
+enum status config_read_tensors(struct arena *arena, const struct doc_node *root,
+                                struct model_config *out, struct error *err)
+    __attribute__((warn_unused_result));
+/* A list of dimensions, each at least 1, or -1. */
+enum status config_read_dims(struct arena *arena, const struct doc_node *node, struct shape *out,
+                             struct error *err) __attribute__((warn_unused_result));
+/* `data_type`; left alone when absent or TYPE_INVALID. */
+enum status config_read_datatype(const struct doc_node *parent, enum datatype *out,
+                                 struct error *err) __attribute__((warn_unused_result));
+/* batching.c: dynamic_batching */
+enum status config_read_batching(struct arena *arena, const struct doc_node *root,
+                                 struct model_config *out, struct error *err)
+    __attribute__((warn_unused_result));
+/* sequence.c: sequence_batching; after dynamic_batching, which excludes it */
+enum status config_read_sequences(struct arena *arena, const struct doc_node *root,
+                                  struct model_config *out, struct error *err)
+    __attribute__((warn_unused_result));
+/* warmup.c: model_warmup */
+enum status config_read_warmups(struct arena *arena, const struct doc_node *root,
+                                struct model_config *out, struct error *err)
+    __attribute__((warn_unused_result));
+/* param.c */
+enum status config_read_params(struct arena *arena, const struct doc_node *root,
+                               struct model_config *out, struct error *err)
+    __attribute__((warn_unused_result));
+/* serving.c: version_policy, instance_group; dynamic_batching, sequence_batching,
+ * model_warmup and parameters through their own readers */
+enum status config_read_serving(struct arena *arena, const struct doc_node *root,
+                                struct model_config *out, struct error *err)
+    __attribute__((warn_unused_result));
+
+#endif

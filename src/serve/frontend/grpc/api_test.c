@@ -1,0 +1,92 @@
+/* Which keys the methods need: admission over gRPC, and that no method is without a group. */
+#include "serve/frontend/grpc/api.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "core/base/log.h"
+#include "net/server/grpc/server.h"
+#include "serve/frontend/grpc/method.h"
+#include "serve/frontend/keys.h"
+
+static char path[256];
+static const char BEARER[] = "infer: [one, two]\nhealth: [three]\n";
+
+static void write_file(const char *text) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static enum status ask_grpc(struct keys *keys, enum keys_group group, const char *value) {
+    struct grpc_row row = {.path = "/s/M", .group = group};
+    struct grpc_context context = {NULL, &row};
+    struct grpc_method method = {.path = row.path, .context = &context};
+    struct grpc_field field = {STR("authorization"), str_of(value)};
+    struct grpc_call call = {.method = &method, .fields = &field, .n_fields = value ? 1 : 0};
+    struct error err;
+    return grpc_api_admit(&call, keys, &err);
+}
+
+static void over_grpc(void **state) {
+    struct keys *keys;
+    struct error err;
+    (void)state;
+    assert_int_equal(ask_grpc(NULL, KEYS_CONTROL, NULL), ST_OK);
+    write_file(BEARER);
+    assert_int_equal(keys_new(path, &keys, &err), ST_OK);
+    assert_int_equal(ask_grpc(keys, KEYS_INFER, "Bearer two"), ST_OK);
+    assert_int_equal(ask_grpc(keys, KEYS_INFER, "Bearer three"), ST_UNAUTHENTICATED);
+    assert_int_equal(ask_grpc(keys, KEYS_INFER, NULL), ST_UNAUTHENTICATED);
+    assert_int_equal(ask_grpc(keys, KEYS_METADATA, NULL), ST_OK);
+    assert_int_equal(ask_grpc(keys, KEYS_NO_GROUP, "Bearer two"), ST_UNAUTHENTICATED);
+    keys_free(keys);
+}
+
+/* Every method has a group: one without would be closed to all. */
+static void every_method_has_a_group(void **state) {
+    const struct grpc_row *(*const services[])(size_t * n) = {
+        grpc_infer_rows, grpc_metadata_rows, grpc_health_rows, grpc_reflection_rows};
+    (void)state;
+    for (size_t i = 0; i < sizeof(services) / sizeof(services[0]); i++) {
+        size_t n;
+        const struct grpc_row *rows = services[i](&n);
+        for (size_t j = 0; j < n; j++) {
+            if (rows[j].group == KEYS_NO_GROUP) {
+                fail_msg("%s has no group", rows[j].path);
+            }
+        }
+    }
+}
+
+static int make_path(void **state) {
+    const char *tmp = getenv("TMPDIR");
+    (void)state;
+    log_configure(LOG_ERROR, LOG_TEXT);
+    snprintf(path, sizeof(path), "%s/sluice_grpc_keys_XXXXXX", tmp ? tmp : "/tmp");
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    return close(fd);
+}
+
+static int remove_path(void **state) {
+    (void)state;
+    return unlink(path);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(over_grpc),
+        cmocka_unit_test(every_method_has_a_group),
+    };
+    return cmocka_run_group_tests(tests, make_path, remove_path);
+}

@@ -1,0 +1,10 @@
+/* The descriptors of the server's services, built into the program from proto/: a FileDescriptorSet
+ * (cmake/proto.cmake). */
+#ifndef SLUICE_SERVE_FRONTEND_GRPC_DESCRIPTORS_H
+#define SLUICE_SERVE_FRONTEND_GRPC_DESCRIPTORS_H
+
+#include "core/base/str.h"
+
+struct str serve_descriptors(void);
+
+#endif

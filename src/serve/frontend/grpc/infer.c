@@ -1,0 +1,235 @@
+/* ModelInfer: a message in, a message out, on one worker. Nothing here looks into protobuf or
+ * tensors. */
+#include "serve/frontend/grpc/infer.h"
+
+#include "codec/kserve/grpc/seen.h"
+#include "core/base/metric/metric.h"
+#include "serve/frontend/classify.h"
+#include "serve/frontend/header_forward.h"
+#include "serve/frontend/model_labels.h"
+
+/* ---- what both methods share ----------------------------------------------------------------- */
+
+static struct grpc_infer *infer_of(struct call *call) {
+    return (struct grpc_infer *)(void *)((char *)call - offsetof(struct grpc_infer, call));
+}
+
+struct grpc_infer *grpc_infer_new(struct grpc_call *rpc, struct grpc_message *message,
+                                  void (*done)(struct grpc_infer *infer)) {
+    struct grpc_infer *infer = arena_calloc(message->arena, 1, sizeof *infer);
+    if (infer) {
+        infer->rpc = rpc;
+        infer->message = message;
+        infer->done = done;
+    }
+    return infer;
+}
+
+static void on_done(struct call *call) {
+    struct grpc_infer *infer = infer_of(call);
+    infer->submitted = false;
+    trace_answered(infer->trace, call);
+    shared_end(&infer->memory, &infer->request.infer, &call->response);
+    infer->done(infer);
+}
+
+static void on_part(struct call *call, struct infer_response *response) {
+    struct grpc_infer *infer = infer_of(call);
+    trace_part(infer->trace, response);
+    infer->part(infer, response);
+}
+
+/* Any number of answers does not fit a call that carries one. */
+static enum status check_answers(const struct grpc_infer *infer, struct error *err) {
+    if (!infer->spec->decoupled || infer->part) {
+        return ST_OK;
+    }
+    char name[TENSOR_NAME_TEXT_BYTES];
+    return error_set(
+        err, ST_UNSUPPORTED,
+        "model %s is decoupled: it gives any number of answers, and ModelInfer carries "
+        "one; ModelStreamInfer carries all",
+        tensor_name_print(infer->spec->name, name));
+}
+
+/* Each answer would overwrite the one before it. */
+static enum status check_memory(const struct grpc_infer *infer, struct error *err) {
+    for (size_t i = 0; infer->spec->decoupled && i < infer->memory.n; i++) {
+        if (infer->memory.regions[i]) {
+            return error_set(err, ST_UNSUPPORTED,
+                             "the outputs of a decoupled model cannot be in shared memory");
+        }
+    }
+    return ST_OK;
+}
+
+/* A worker's memory of requests. */
+struct seen {
+    struct by_worker by_worker;
+    struct v2_grpc_seen requests;
+};
+
+static enum status decode(struct grpc_infer *infer, struct error *err) {
+    struct grpc_api *api = grpc_context_of(infer->rpc)->api;
+    struct seen *seen = (struct seen *)by_worker_get(&api->seen, infer->rpc->worker, sizeof(*seen));
+    return v2_grpc_request_decode_seen(seen ? &seen->requests : NULL, infer->message->arena,
+                                       infer->message->data, &api->options.limits, &infer->request,
+                                       err);
+}
+
+static enum status prepare(struct grpc_infer *infer, struct model_version **version,
+                           struct error *err) {
+    const struct grpc_api_options *options = &grpc_context_of(infer->rpc)->api->options;
+    struct v2_grpc_request *request = &infer->request;
+    enum status st = decode(infer, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    st = header_forward_grpc(options->forward, infer->message->arena, infer->rpc,
+                             &request->infer.params, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    struct str version_text = request->version.len > 0 ? request->version : str_make(NULL, 0);
+    st = repository_find(options->repository, request->model, version_text, version, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    infer->spec = model_version_spec(*version);
+    infer->labels = model_labels(*version);
+    infer->trace = trace_begin_grpc(options->tracer, infer->spec, infer->rpc);
+    trace_mark(infer->trace, TRACE_GRPC_WAITREAD_START);
+    trace_mark(infer->trace, TRACE_GRPC_WAITREAD_END);
+    st = check_answers(infer, err);
+    if (st == ST_OK) {
+        st = shared_begin(options->shared, &request->infer, &infer->memory, err);
+    }
+    if (st == ST_OK) {
+        st = check_memory(infer, err);
+    }
+    if (st == ST_OK) {
+        st = infer_check(&request->infer, infer->spec, err);
+    }
+    if (st == ST_OK) {
+        st = classify_check(&request->infer, infer->spec, err);
+    }
+    if (st == ST_OK) {
+        st = infer_align_copy(&request->infer, err);
+    }
+    if (st != ST_OK) {
+        shared_end(&infer->memory, &request->infer, &(struct infer_response){.error = *err});
+        model_version_unref(*version);
+    }
+    return st;
+}
+
+void grpc_infer_start(struct grpc_infer *infer) {
+    struct model_version *version;
+    struct error *err = &infer->call.response.error;
+    if (prepare(infer, &version, err) != ST_OK) {
+        infer->done(infer);
+        return;
+    }
+    infer->request.infer.deadline_ns = infer->rpc->deadline_ns;
+    infer->call.request = &infer->request.infer;
+    infer->call.worker = infer->rpc->worker;
+    infer->call.done = on_done;
+    infer->call.part = infer->part ? on_part : NULL;
+    infer->submitted = infer->queued = true;
+    trace_asked(infer->trace, &infer->request.infer);
+    call_submit(&infer->call, version);
+}
+
+void grpc_infer_cancel(struct grpc_infer *infer) {
+    if (infer->submitted) {
+        call_cancel(&infer->call);
+    }
+}
+
+void grpc_infer_end(struct grpc_infer *infer) {
+    shared_leave(&infer->memory);
+    trace_mark(infer->trace, TRACE_GRPC_SEND_END);
+    trace_end(&infer->trace);
+}
+
+enum status grpc_infer_encode(struct grpc_infer *infer, bool stream, struct v2_grpc_response *out,
+                              struct error *err) {
+    struct infer_response *response = &infer->call.response;
+    enum status st = response->error.status;
+    if (st != ST_OK) {
+        *err = response->error;
+    } else {
+        st = classify_outputs(&infer->request.infer, infer->spec, infer->labels, response, err);
+    }
+    if (st == ST_OK) {
+        st = v2_grpc_response_encode(infer->message->arena, infer->spec, infer->request.infer.id,
+                                     response, stream, stream ? 1 : -1, out, err);
+    }
+    metric_add(st == ST_OK ? METRIC_INFERENCES_TOTAL : METRIC_INFERENCE_FAILURES_TOTAL, 1);
+    trace_mark(infer->trace, TRACE_GRPC_SEND_START);
+    return st;
+}
+
+/* ---- ModelInfer ------------------------------------------------------------------------------ */
+
+static void release_response(void *cookie) {
+    infer_response_release(cookie);
+}
+
+static void answer(struct grpc_infer *infer) {
+    struct v2_grpc_response out;
+    struct error err;
+    if (grpc_infer_encode(infer, false, &out, &err) != ST_OK) {
+        infer_response_release(&infer->call.response);
+        grpc_finish(infer->rpc, &err);
+        return;
+    }
+    grpc_send(infer->rpc, out.pieces, out.n_pieces, release_response, &infer->call.response);
+    grpc_finish(infer->rpc, NULL);
+}
+
+static void begin(struct grpc_call *call) {
+    struct grpc_infer *infer = grpc_infer_new(call, call->message, answer);
+    if (!infer) {
+        struct error err;
+        grpc_message_free(call->message);
+        error_set(&err, ST_NO_MEMORY, "no memory for the request");
+        grpc_finish(call, &err);
+        return;
+    }
+    call->user = infer;
+    grpc_infer_start(infer);
+}
+
+static void step_infer(struct grpc_call *call, enum grpc_event event) {
+    struct grpc_infer *infer = call->user;
+    if (event == GRPC_MESSAGE) {
+        begin(call);
+    } else if (event == GRPC_CANCELLED && infer) {
+        grpc_infer_cancel(infer); /* its answer still comes, and finishes the call */
+    } else if (event == GRPC_END && infer) {
+        grpc_infer_end(infer);
+        grpc_message_free(infer->message);
+    }
+}
+
+/* Where the first tensor's bytes begin, so that they lie where the backend can read them. */
+static size_t align_at(struct str beginning) {
+    return v2_grpc_raw_offset(beginning);
+}
+
+const struct grpc_row *grpc_infer_rows(size_t *n) {
+    static const struct grpc_row rows[] = {
+        {.path = "/inference.GRPCInferenceService/ModelInfer",
+         .group = KEYS_INFER,
+         .step = step_infer,
+         .align_at = align_at},
+        {.path = "/inference.GRPCInferenceService/ModelStreamInfer",
+         .group = KEYS_INFER,
+         .step = grpc_infer_stream_step,
+         .streams = true,
+         .align_at = align_at},
+    };
+    *n = sizeof rows / sizeof rows[0];
+    return rows;
+}

@@ -1,0 +1,17 @@
+/* Server reflection, in both versions. The rest is net/server/grpc/reflect.h's. */
+#include "net/server/grpc/reflect.h"
+#include "serve/frontend/grpc/descriptors.h"
+#include "serve/frontend/grpc/method.h"
+
+static void step(struct grpc_call *call, enum grpc_event event) {
+    grpc_reflect(serve_descriptors(), call, event);
+}
+
+const struct grpc_row *grpc_reflection_rows(size_t *n) {
+    static const struct grpc_row rows[] = {
+        {.path = GRPC_REFLECT_V1, .group = KEYS_METADATA, .step = step, .streams = true},
+        {.path = GRPC_REFLECT_V1ALPHA, .group = KEYS_METADATA, .step = step, .streams = true},
+    };
+    *n = sizeof rows / sizeof rows[0];
+    return rows;
+}

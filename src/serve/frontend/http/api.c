@@ -1,0 +1,222 @@
+/* Routing of KServe v2 over HTTP. One table says which methods a resource has and who answers
+ * it. */
+#include "serve/frontend/http/api.h"
+
+#include "codec/kserve/path.h"
+#include "codec/kserve/text.h"
+#include "serve/frontend/config_json.h"
+#include "serve/frontend/extensions.h"
+#include "serve/frontend/http/generate.h"
+#include "serve/frontend/http/infer.h"
+#include "serve/frontend/http/job.h"
+#include "serve/frontend/http/logging.h"
+#include "serve/frontend/http/memory.h"
+#include "serve/frontend/http/repository.h"
+#include "serve/frontend/http/stats.h"
+#include "serve/frontend/http/trace.h"
+#include "serve/frontend/load_report.h"
+#include "telemetry/admin/http_text.h"
+
+static void answer_server(struct http_api *api, struct http_exchange *exchange,
+                          const struct v2_path *path) {
+    (void)path;
+    struct buf body;
+    buf_init(&body, exchange->arena, 256);
+    v2_server_metadata_print(&body, api->server_name, api->server_version, EXTENSIONS);
+    http_json_reply(exchange, 200, &body);
+}
+
+static void answer_live(struct http_api *api, struct http_exchange *exchange,
+                        const struct v2_path *path) {
+    (void)api, (void)path;
+    struct buf body;
+    buf_init(&body, exchange->arena, 32);
+    v2_live_print(&body, true);
+    http_json_reply(exchange, 200, &body);
+}
+
+static void answer_ready(struct http_api *api, struct http_exchange *exchange,
+                         const struct v2_path *path) {
+    (void)path;
+    bool ready = !atomic_load_explicit(&api->draining, memory_order_relaxed) &&
+                 repository_is_ready(api->repository);
+    struct buf body;
+    buf_init(&body, exchange->arena, 32);
+    v2_ready_print(&body, ready);
+    http_json_reply(exchange, ready ? 200 : 503, &body);
+}
+
+static void answer_model(struct http_api *api, struct http_exchange *exchange,
+                         const struct v2_path *path) {
+    struct error err;
+    struct model_version *version = NULL;
+    if (repository_find(api->repository, path->model, path->version, &version, &err) != ST_OK) {
+        http_reply_error(exchange, &err, NULL, 0);
+        return;
+    }
+    const struct model_spec *spec = model_version_spec(version);
+    size_t n = 1;
+    const uint64_t *versions = &spec->version;
+    if (!path->version.ptr) {
+        versions = model_version_siblings(version, &n);
+    }
+    struct buf body;
+    buf_init(&body, exchange->arena, 1024);
+    v2_model_metadata_print(&body, spec, versions, n);
+    model_version_unref(version);
+    http_json_reply(exchange, 200, &body);
+}
+
+static void answer_model_ready(struct http_api *api, struct http_exchange *exchange,
+                               const struct v2_path *path) {
+    struct error err;
+    struct model_version *version = NULL;
+    enum status st = repository_find(api->repository, path->model, path->version, &version, &err);
+    if (st != ST_OK && st != ST_NOT_READY) {
+        http_reply_error(exchange, &err, NULL, 0);
+        return;
+    }
+    if (st == ST_OK) {
+        model_version_unref(version);
+    }
+    struct buf body;
+    buf_init(&body, exchange->arena, 128);
+    v2_model_ready_print(&body, path->model, st == ST_OK);
+    http_json_reply(exchange, status_http(st), &body);
+}
+
+static void answer_config(struct http_api *api, struct http_exchange *exchange,
+                          const struct v2_path *path) {
+    struct error err;
+    struct model_version *version = NULL;
+    if (repository_find(api->repository, path->model, path->version, &version, &err) != ST_OK) {
+        http_reply_error(exchange, &err, NULL, 0);
+        return;
+    }
+    struct buf body;
+    buf_init(&body, exchange->arena, 2048);
+    config_json_print(&body, model_version_config(version));
+    model_version_unref(version);
+    http_json_reply(exchange, 200, &body);
+}
+
+static void answer_load(struct http_api *api, struct http_exchange *exchange,
+                        const struct v2_path *path) {
+    (void)path;
+    struct buf body;
+    buf_init(&body, exchange->arena, 512);
+    load_report_print(api->repository, &body);
+    http_json_reply(exchange, 200, &body);
+}
+
+/* One row per resource: whose keys open it, how it is called and who answers. */
+static const struct route {
+    enum keys_group group;
+    enum http_methods methods;
+    void (*answer)(struct http_api *, struct http_exchange *, const struct v2_path *);
+} ROUTES[] = {
+    [V2_SERVER] = {KEYS_METADATA, HTTP_READ, answer_server},
+    [V2_LIVE] = {KEYS_HEALTH, HTTP_READ, answer_live},
+    [V2_READY] = {KEYS_HEALTH, HTTP_READ, answer_ready},
+    [V2_MODEL] = {KEYS_METADATA, HTTP_READ, answer_model},
+    [V2_MODEL_READY] = {KEYS_HEALTH, HTTP_READ, answer_model_ready},
+    [V2_MODEL_INFER] = {KEYS_INFER, HTTP_POST, http_infer_begin},
+    [V2_GENERATE] = {KEYS_INFER, true, http_generate_begin},
+    [V2_GENERATE_STREAM] = {KEYS_INFER, true, http_generate_begin},
+    [V2_STATISTICS] = {KEYS_METADATA, HTTP_READ, http_stats_answer},
+    [V2_LOAD] = {KEYS_METADATA, HTTP_READ, answer_load},
+    [V2_MODEL_CONFIG] = {KEYS_METADATA, HTTP_READ, answer_config},
+    [V2_REPOSITORY_INDEX] = {KEYS_METADATA, HTTP_POST, http_repository_begin},
+    [V2_REPOSITORY_LOAD] = {KEYS_CONTROL, HTTP_POST, http_repository_begin},
+    [V2_REPOSITORY_UNLOAD] = {KEYS_CONTROL, HTTP_POST, http_repository_begin},
+    [V2_MEMORY_STATUS] = {KEYS_CONTROL, HTTP_READ, http_memory_answer_status},
+    [V2_MEMORY_REGISTER] = {KEYS_CONTROL, HTTP_POST, http_memory_begin},
+    [V2_MEMORY_UNREGISTER] = {KEYS_CONTROL, HTTP_POST, http_memory_begin},
+    [V2_LOGGING] = {KEYS_CONTROL, HTTP_READ_OR_POST, http_logging_begin},
+    [V2_TRACE] = {KEYS_CONTROL, HTTP_READ_OR_POST, http_trace_begin},
+};
+
+static bool has_key(const struct http_api *api, struct http_exchange *exchange,
+                    enum keys_group group) {
+    char challenge[KEYS_CHALLENGE_BYTES];
+    struct error err;
+    if (keys_admit_http(api->keys, group, &exchange->head, challenge, &err) == ST_OK) {
+        return true;
+    }
+    struct http_field field = {STR("WWW-Authenticate"), str_of(challenge)};
+    http_reply_error(exchange, &err, &field, 1);
+    return false;
+}
+
+/* Answers 401 to who has no key, before anything else is said. */
+static bool is_admitted(const struct http_api *api, struct http_exchange *exchange,
+                        enum keys_group group) {
+    return !api->keys || has_key(api, exchange, group);
+}
+
+static void on_head(struct http_exchange *exchange, void *context) {
+    struct http_api *api = context;
+    if (str_is(exchange->head.path, "/metrics")) {
+        if (is_admitted(api, exchange, KEYS_METADATA) &&
+            http_text_method_fits(exchange, HTTP_READ)) {
+            admin_metrics_reply(api->metrics, exchange);
+        }
+        return;
+    }
+    struct v2_path path;
+    struct error err;
+    if (v2_path_parse(exchange->arena, exchange->head.path, &path, &err) != ST_OK) {
+        http_reply_error(exchange, &err, NULL, 0);
+        return;
+    }
+    const struct route *route = &ROUTES[path.resource];
+    if (is_admitted(api, exchange, route->group) &&
+        http_text_method_fits(exchange, route->methods)) {
+        route->answer(api, exchange, &path);
+    }
+}
+
+/* What a route keeps begins with its job. */
+static void on_body(struct http_exchange *exchange, void *context) {
+    const struct http_job *job = exchange->user;
+    job->body(context, exchange);
+}
+
+static void on_gone(struct http_exchange *exchange, void *context) {
+    const struct http_job *job = exchange->user;
+    (void)context;
+    if (job && job->gone) {
+        job->gone(exchange);
+    }
+}
+
+static void on_end(struct http_exchange *exchange, void *context) {
+    const struct http_job *job = exchange->user;
+    (void)context;
+    if (job && job->end) {
+        job->end(exchange);
+    }
+}
+
+static const char *error_body(struct buf *out, const struct error *error, void *context) {
+    (void)context;
+    v2_error_print(out, error);
+    return "application/json";
+}
+
+struct http_handler http_api_handler(struct http_api *api) {
+    return (struct http_handler){.context = api,
+                                 .on_head = on_head,
+                                 .on_body = on_body,
+                                 .on_gone = on_gone,
+                                 .on_end = on_end,
+                                 .error_body = error_body};
+}
+
+void http_api_drain(struct http_api *api) {
+    atomic_store_explicit(&api->draining, true, memory_order_relaxed);
+}
+
+void http_api_free(struct http_api *api) {
+    by_worker_free_all(&api->seen);
+}

@@ -1,0 +1,124 @@
+/* Content-Encoding and Accept-Encoding. It knows the words and weights of RFC 9110, not how
+ * anything is compressed. */
+#include "serve/frontend/http/coding.h"
+
+#include "core/base/num.h"
+
+const char *http_coding_name(enum http_coding coding) {
+    switch (coding) {
+    case HTTP_GZIP:
+        return "gzip";
+    case HTTP_DEFLATE:
+        return "deflate";
+    case HTTP_IDENTITY:
+        break;
+    }
+    return "identity";
+}
+
+static bool coding_parse(struct str word, enum http_coding *out) {
+    if (str_eq_nocase(word, STR("gzip")) || str_eq_nocase(word, STR("x-gzip"))) {
+        *out = HTTP_GZIP;
+    } else if (str_eq_nocase(word, STR("deflate"))) {
+        *out = HTTP_DEFLATE;
+    } else if (str_eq_nocase(word, STR("identity")) || word.len == 0) {
+        *out = HTTP_IDENTITY;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+enum status http_coding_of_body(const struct http_head *head, enum http_coding *out,
+                                struct error *err) {
+    struct str value = {NULL, 0};
+    size_t n = http_head_find(head, "Content-Encoding", &value);
+    *out = HTTP_IDENTITY;
+    if (n == 0) {
+        return ST_OK;
+    }
+    if (n > 1) {
+        return error_set(err, ST_UNKNOWN_ENCODING,
+                         "expected one Content-Encoding (gzip or deflate), got %zu of them", n);
+    }
+    if (!coding_parse(value, out)) {
+        return error_set(err, ST_UNKNOWN_ENCODING,
+                         "expected Content-Encoding gzip, deflate or identity, got \"%.*s\"",
+                         STR_ARG(value));
+    }
+    return ST_OK;
+}
+
+/* A weight in thousandths: "0", "1", "0.5", "1.000". Anything else counts as 0, which refuses the
+ * coding: an answer nobody asked for would be worse than an uncompressed one. */
+static unsigned weight_parse(struct str text) {
+    double q = 0;
+    if (!num_parse_f64(text, &q) || q < 0 || q > 1) {
+        return 0;
+    }
+    return (unsigned)(q * 1000 + 0.5);
+}
+
+/* One element of the list: "gzip", "gzip;q=0.5", "gzip ; q=0.5". Returns: its weight. */
+static unsigned element_parse(struct str element, struct str *word) {
+    struct str rest = element;
+    *word = str_trim(str_cut(&rest, ';'));
+    unsigned weight = 1000;
+    while (rest.ptr) {
+        struct str parameter = str_trim(str_cut(&rest, ';'));
+        if (str_starts(parameter, STR("q=")) || str_starts(parameter, STR("Q="))) {
+            weight = weight_parse(str_make(parameter.ptr + 2, parameter.len - 2));
+        }
+    }
+    return weight;
+}
+
+/* What the field says of each coding; -1: not named. */
+struct weights {
+    int of[3];
+    int others; /* "*" */
+};
+
+static void weights_read(struct str list, struct weights *weights, enum http_coding order[3]) {
+    size_t n_named = 0;
+    while (list.ptr) {
+        struct str word;
+        int weight = (int)element_parse(str_trim(str_cut(&list, ',')), &word);
+        enum http_coding coding;
+        if (str_is(word, "*")) {
+            weights->others = weight;
+        } else if (word.len > 0 && coding_parse(word, &coding) && weights->of[coding] < 0) {
+            weights->of[coding] = weight;
+            order[n_named++] = coding;
+        }
+    }
+    static const enum http_coding rest[] = {HTTP_GZIP, HTTP_DEFLATE, HTTP_IDENTITY};
+    for (size_t i = 0; i < 3; i++) {
+        if (weights->of[rest[i]] < 0) {
+            order[n_named++] = rest[i];
+        }
+    }
+}
+
+enum http_coding http_coding_of_answer(const struct http_head *head) {
+    struct str list = {NULL, 0};
+    if (http_head_find(head, "Accept-Encoding", &list) == 0) {
+        return HTTP_IDENTITY;
+    }
+    struct weights weights = {{-1, -1, -1}, -1};
+    enum http_coding order[3] = {HTTP_IDENTITY, HTTP_GZIP, HTTP_DEFLATE};
+    weights_read(list, &weights, order);
+    enum http_coding best = HTTP_IDENTITY;
+    int best_weight = 0;
+    for (size_t i = 0; i < 3; i++) {
+        int weight = weights.of[order[i]];
+        if (weight < 0) { /* not named: "*" speaks for it; identity is always a last resort */
+            weight = weights.others >= 0 ? weights.others : 0;
+        }
+        if (weight > best_weight) {
+            best = order[i];
+            best_weight = weight;
+        }
+    }
+    return best;
+}

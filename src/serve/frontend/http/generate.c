@@ -1,0 +1,349 @@
+/* generate and generate_stream: the body becomes an infer_request by what the model takes; each
+ * answer is printed as it comes. What goes wrong before the first answer has a status of its own;
+ * later it can only be said in the body, whose status has left. */
+#include "serve/frontend/http/generate.h"
+
+#include "codec/kserve/generate.h"
+#include "codec/kserve/text.h"
+#include "core/base/metric/metric.h"
+#include "serve/frontend/http/coding.h"
+#include "serve/frontend/http/job.h"
+#include "serve/frontend/load_report.h"
+#include "serve/scheduler/call.h"
+#include "serve/trace/trace.h"
+#include "telemetry/admin/http_text.h"
+
+enum { FIRST_BYTES = 256 };
+
+/* What is kept for a request; lives in the exchange's arena. */
+struct http_generate {
+    struct http_job job; /* first: it is what exchange->user begins with */
+    struct call call;
+    struct infer_request request;
+    struct http_exchange *exchange;
+    struct repository *repository;
+    struct model_version *version; /* until call_submit takes it over */
+    struct model_version *served;  /* the same; the call keeps it alive until its `done` returned */
+    const struct model_spec *spec; /* of it */
+    bool streams;                  /* generate_stream */
+    bool begun;                    /* the head of the stream was sent */
+    bool submitted;                /* the call is with the model */
+    size_t n_answers;
+    struct buf answer;    /* of generate: the only one */
+    struct error failure; /* of the first answer, or of generate another after it */
+    struct trace *trace;
+};
+
+static struct http_generate *generate_of(struct call *call) {
+    return (struct http_generate *)(void *)((char *)call - offsetof(struct http_generate, call));
+}
+
+static void fail(struct http_exchange *exchange, const struct error *err) {
+    metric_add(METRIC_INFERENCE_FAILURES_TOTAL, 1);
+    http_reply_error(exchange, err, NULL, 0);
+}
+
+/* ---- generate: one answer -------------------------------------------------------------------- */
+
+static enum status refuse_count(struct http_generate *generate, const char *count) {
+    return error_set(&generate->failure, ST_UNSUPPORTED,
+                     "generate carries exactly one answer, and the model gave %s; generate_stream "
+                     "carries any number",
+                     count);
+}
+
+static void keep_only(struct http_generate *generate, const struct infer_response *response) {
+    if (generate->n_answers > 1) {
+        if (response->error.status != ST_OK) {
+            generate->failure = response->error;
+        } else {
+            refuse_count(generate, "more");
+        }
+        return;
+    }
+    if (response->error.status != ST_OK) {
+        generate->failure = response->error;
+        return;
+    }
+    buf_init(&generate->answer, generate->exchange->arena, FIRST_BYTES);
+    if (v2_generate_print(&generate->answer, generate->spec, generate->request.id, response,
+                          &generate->failure) == ST_OK) {
+        generate->failure.status = ST_OK;
+    }
+}
+
+/* Clause: generate: the status is that of the first answer; what is wrong with their number is said
+ * in the body. */
+static void reply_only(struct http_generate *generate) {
+    struct http_exchange *exchange = generate->exchange;
+    if (generate->n_answers == 0) {
+        refuse_count(generate, "none");
+    }
+    if (generate->n_answers == 1 && generate->failure.status != ST_OK) {
+        fail(exchange, &generate->failure);
+        return;
+    }
+    struct buf *body = &generate->answer;
+    metric_add(generate->failure.status == ST_OK ? METRIC_INFERENCES_TOTAL
+                                                 : METRIC_INFERENCE_FAILURES_TOTAL,
+               1);
+    if (generate->failure.status != ST_OK) {
+        buf_init(body, exchange->arena, FIRST_BYTES);
+        v2_error_print(body, &generate->failure);
+    }
+    http_json_reply(exchange, 200, body);
+}
+
+/* ---- generate_stream: events ----------------------------------------------------------------- */
+
+/* An answer as an event, in an arena of its own. */
+struct event {
+    struct arena *arena;
+    struct infer_response *response; /* released when it has left; NULL: nothing to release */
+    struct piece piece;
+};
+
+static void free_event(void *cookie) {
+    struct event *event = cookie;
+    if (event->response) {
+        infer_response_release(event->response);
+    }
+    arena_free(event->arena);
+}
+
+static void begin_stream(struct http_generate *generate) {
+    struct http_exchange *exchange = generate->exchange;
+    struct http_field fields[1];
+    size_t n = load_report_add(fields, 0, &exchange->head, generate->repository, generate->served,
+                               exchange->arena);
+    generate->begun = true;
+    http_stream_begin(exchange,
+                      &(struct http_reply){.status = 200,
+                                           .content_type = "text/event-stream; charset=utf-8",
+                                           .fields = fields,
+                                           .n_fields = n});
+}
+
+static void print_event(struct buf *out, const struct http_generate *generate,
+                        const struct infer_response *response) {
+    struct error err = response->error;
+    buf_add_str(out, STR("data: "));
+    size_t start = out->len;
+    if (err.status != ST_OK ||
+        v2_generate_print(out, generate->spec, generate->request.id, response, &err) != ST_OK) {
+        out->len = start;
+        v2_error_print(out, &err);
+        metric_add_error(METRIC_HTTP, err.status);
+    }
+    buf_add_str(out, STR("\n\n"));
+}
+
+/* `owned`: `response` is released when the event has left. */
+static void send_event(struct http_generate *generate, struct infer_response *response,
+                       bool owned) {
+    struct http_exchange *exchange = generate->exchange;
+    struct arena *arena = arena_new(worker_arenas(exchange->worker), 0);
+    struct event *event = arena ? arena_calloc(arena, 1, sizeof(*event)) : NULL;
+    struct buf out = {.failed = true};
+    if (event) {
+        buf_init(&out, arena, FIRST_BYTES);
+        print_event(&out, generate, response);
+    }
+    if (out.failed) {
+        if (owned) {
+            infer_response_release(response);
+        }
+        arena_free(arena);
+        http_stream_send(exchange, NULL, 0, NULL, NULL); /* one is missing */
+        return;
+    }
+    *event = (struct event){arena, owned ? response : NULL, {out.data, out.len}};
+    http_stream_send(exchange, &event->piece, 1, free_event, event);
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+/* A first answer that is an error has a status of its own, once the model is through. */
+static bool is_first_error(const struct http_generate *generate,
+                           const struct infer_response *response) {
+    return generate->n_answers == 1 && response->error.status != ST_OK;
+}
+
+static void take_event(struct http_generate *generate, struct infer_response *response,
+                       bool owned) {
+    if (is_first_error(generate, response)) {
+        generate->failure = response->error;
+    } else if (generate->begun || generate->failure.status == ST_OK) {
+        if (!generate->begun) {
+            begin_stream(generate);
+        }
+        send_event(generate, response, owned);
+        return;
+    }
+    if (owned) {
+        infer_response_release(response);
+    }
+}
+
+/* Nothing of a request that can only fail is needed any more. */
+static void cancel_if_failed(struct http_generate *generate) {
+    if (generate->submitted && !generate->begun && generate->failure.status != ST_OK) {
+        call_cancel(&generate->call);
+    }
+}
+
+static void on_part(struct call *call, struct infer_response *response) {
+    struct http_generate *generate = generate_of(call);
+    if (generate->exchange->gone ||
+        (!generate->begun && generate->failure.status != ST_OK)) { /* nobody wants it */
+        infer_response_release(response);
+        return;
+    }
+    trace_part(generate->trace, response);
+    generate->n_answers++;
+    if (generate->streams) {
+        take_event(generate, response, true);
+    } else {
+        keep_only(generate, response);
+        infer_response_release(response);
+    }
+    cancel_if_failed(generate);
+}
+
+/* Is the last answer one, or only the end of the others? */
+static bool is_answer(const struct http_generate *generate) {
+    const struct infer_response *response = &generate->call.response;
+    bool says_only_end =
+        generate->spec->decoupled && response->error.status == ST_OK && response->n_outputs == 0;
+    bool failed = !generate->begun && generate->failure.status != ST_OK;
+    return !says_only_end && !failed;
+}
+
+static void end_stream(struct http_generate *generate) {
+    if (!generate->begun && generate->failure.status != ST_OK) {
+        fail(generate->exchange, &generate->failure);
+        return;
+    }
+    metric_add(METRIC_INFERENCES_TOTAL, 1);
+    if (!generate->begun) { /* no answer at all */
+        begin_stream(generate);
+    }
+    http_stream_end(generate->exchange);
+}
+
+static void end_gone(struct http_generate *generate) {
+    struct error err;
+    if (generate->begun) {
+        metric_add(METRIC_INFERENCE_FAILURES_TOTAL, 1);
+        http_stream_end(generate->exchange);
+        return;
+    }
+    error_set(&err, ST_CANCELLED, "the client went away before its answer");
+    fail(generate->exchange, &err);
+}
+
+static void on_done(struct call *call) {
+    struct http_generate *generate = generate_of(call);
+    bool gone = generate->exchange->gone;
+    generate->submitted = false;
+    trace_answered(generate->trace, call);
+    if (!gone && is_answer(generate)) {
+        generate->n_answers++;
+        if (generate->streams) {
+            take_event(generate, &call->response, false);
+        } else {
+            keep_only(generate, &call->response);
+        }
+    }
+    infer_response_release(&call->response);
+    trace_mark(generate->trace, TRACE_HTTP_SEND_START);
+    if (generate->exchange->gone) {
+        end_gone(generate);
+    } else if (generate->streams) {
+        end_stream(generate);
+    } else {
+        reply_only(generate);
+    }
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+static void on_body(struct http_api *api, struct http_exchange *exchange) {
+    struct http_generate *generate = exchange->user;
+    struct infer_request *request = &generate->request;
+    struct error err;
+    trace_mark(generate->trace, TRACE_HTTP_RECV_END);
+    if (v2_generate_decode(exchange->arena, exchange->body, generate->spec, &api->limits,
+                           api->max_body_bytes, request, &err) != ST_OK ||
+        infer_check(request, generate->spec, &err) != ST_OK ||
+        infer_align_copy(request, &err) != ST_OK) {
+        fail(exchange, &err);
+        return;
+    }
+    generate->call.request = request;
+    generate->call.worker = exchange->worker;
+    generate->call.done = on_done;
+    generate->call.part = on_part;
+    generate->submitted = true;
+    trace_asked(generate->trace, request);
+    struct model_version *version = generate->version;
+    generate->version = NULL;
+    call_submit(&generate->call, version);
+}
+
+static void on_gone(struct http_exchange *exchange) {
+    struct http_generate *generate = exchange->user;
+    if (generate->submitted) {
+        call_cancel(&generate->call);
+    }
+}
+
+static void on_end(struct http_exchange *exchange) {
+    struct http_generate *generate = exchange->user;
+    if (generate->version) {
+        model_version_unref(generate->version);
+    }
+    trace_mark(generate->trace, TRACE_HTTP_SEND_END);
+    trace_end(&generate->trace);
+}
+
+/* Clause: generate takes no content codings. */
+static enum status read_head(struct http_exchange *exchange, const struct http_api *api,
+                             struct error *err) {
+    enum http_coding coding;
+    exchange->plan.max_bytes = api->max_body_bytes;
+    if (http_coding_of_body(&exchange->head, &coding, err) == ST_OK && coding == HTTP_IDENTITY) {
+        return ST_OK;
+    }
+    return error_set(err, ST_BAD_REQUEST, "generate takes bodies without a Content-Encoding only");
+}
+
+void http_generate_begin(struct http_api *api, struct http_exchange *exchange,
+                         const struct v2_path *path) {
+    struct error err;
+    struct http_generate *generate = arena_calloc(exchange->arena, 1, sizeof *generate);
+    if (!generate) {
+        error_set(&err, ST_NO_MEMORY, "no memory for the request");
+        fail(exchange, &err);
+        return;
+    }
+    generate->job = (struct http_job){.body = on_body, .gone = on_gone, .end = on_end};
+    generate->exchange = exchange;
+    generate->repository = api->repository;
+    generate->streams = path->resource == V2_GENERATE_STREAM;
+    generate->failure.status = ST_OK;
+    exchange->user = generate;
+    if (repository_find(api->repository, path->model, path->version, &generate->version, &err) !=
+            ST_OK ||
+        read_head(exchange, api, &err) != ST_OK) {
+        fail(exchange, &err);
+        return;
+    }
+    generate->served = generate->version;
+    generate->spec = model_version_spec(generate->version);
+    generate->trace = trace_begin_http(api->tracer, generate->spec, &exchange->head);
+    trace_mark(generate->trace, TRACE_HTTP_RECV_START);
+    if (!exchange->head.has_body) { /* an empty body is complete already */
+        on_body(api, exchange);
+    }
+}

@@ -1,0 +1,85 @@
+/* Shared memory over HTTP: what is asked is read, and done at once. */
+#include "serve/frontend/http/memory.h"
+
+#include "serve/frontend/http/coding.h"
+#include "serve/frontend/http/job.h"
+#include "serve/frontend/shared.h"
+#include "telemetry/admin/http_text.h"
+
+enum { MAX_BYTES = 65536 }; /* of a body: three short members */
+
+/* Lives in the exchange's arena. */
+struct http_memory {
+    struct http_job job;
+    struct str name;
+    bool registers;
+};
+
+/* ---- status ---------------------------------------------------------------------------------- */
+
+static void add_region(void *cookie, const struct v2_memory_region *region) {
+    struct buf *out = cookie;
+    if (out->len > 1) {
+        buf_add_char(out, ',');
+    }
+    v2_memory_print(out, region);
+}
+
+void http_memory_answer_status(struct http_api *api, struct http_exchange *exchange,
+                               const struct v2_path *path) {
+    struct error err;
+    struct buf body;
+    buf_init(&body, exchange->arena, 256);
+    buf_add_char(&body, '[');
+    if (shared_visit(api->shared, path->region, add_region, &body, &err) != ST_OK) {
+        http_reply_error(exchange, &err, NULL, 0);
+        return;
+    }
+    buf_add_char(&body, ']');
+    http_json_reply(exchange, 200, &body);
+}
+
+/* ---- register, unregister -------------------------------------------------------------------- */
+
+static void on_body(struct http_api *api, struct http_exchange *exchange) {
+    const struct http_memory *self = exchange->user;
+    struct v2_memory_region region;
+    struct error err;
+    enum status st = ST_OK;
+    if (self->registers) {
+        st =
+            v2_memory_register_decode(exchange->arena, exchange->body, &api->limits, &region, &err);
+        region.name = self->name;
+        st = st == ST_OK ? shared_register(api->shared, &region, &err) : st;
+    } else {
+        st = shared_unregister(api->shared, self->name, &err);
+    }
+    if (st != ST_OK) {
+        http_reply_error(exchange, &err, NULL, 0);
+    } else {
+        http_reply(exchange, &(struct http_reply){.status = 200});
+    }
+}
+
+void http_memory_begin(struct http_api *api, struct http_exchange *exchange,
+                       const struct v2_path *path) {
+    struct error err;
+    struct http_memory *self = arena_calloc(exchange->arena, 1, sizeof(*self));
+    if (!self) {
+        error_set(&err, ST_NO_MEMORY, "no memory for the request");
+        http_reply_error(exchange, &err, NULL, 0);
+        return;
+    }
+    *self = (struct http_memory){.job = {.body = on_body},
+                                 .name = path->region,
+                                 .registers = path->resource == V2_MEMORY_REGISTER};
+    if (http_coding_of_body(&exchange->head, &exchange->plan.coding, &err) != ST_OK) {
+        http_reply_error(exchange, &err, NULL, 0);
+        return;
+    }
+    exchange->plan.max_bytes = MAX_BYTES;
+    exchange->user = self;
+    if (!exchange->head.has_body) { /* an empty body is complete already */
+        on_body(api, exchange);
+    }
+}

@@ -1,0 +1,281 @@
+/* Keys: what a file may say, who is admitted, and what happens when the file changes. */
+#include "serve/frontend/keys.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/base/log.h"
+#include "core/base/metric/metric.h"
+
+static struct keys_file *parse(const char *text, struct error *err) {
+    struct keys_file *file = NULL;
+    return keys_file_parse("keys.yaml", str_of(text), &file, err) == ST_OK ? file : NULL;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static void files(void **state) {
+    static const struct {
+        const char *text;
+        const char *says; /* NULL: it is a file of keys */
+    } rows[] = {
+        {"infer: [a, b]\nhealth: c\n", NULL},
+        {"header: X-Api-Key\ninfer: [a]\n", NULL},
+        {"control: [\"123\"]\n", NULL},
+        {"{\"infer\": [\"json\"]}", NULL},
+        {"infer: [\"sha256:"
+         "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\"]\n",
+         NULL},
+        {"", "expected"},
+        {"header: X-Api-Key\n", "at least one of infer, metadata, health and control"},
+        {"- a\n", "expected"},
+        {"infer: []\n", "at least one key"},
+        {"infer:\n", "at least one key"},
+        {"infer: [12345]\n", "keys.yaml:1: infer[0]: expected text"},
+        {"infer: [\"\"]\n", "visible ASCII"},
+        {"infer: [\"two words\"]\n", "visible ASCII"},
+        {"infer: [\"caf\xc3\xa9\"]\n", "visible ASCII"},
+        {"infer: [a]\nmetadta: [b]\n", "did you mean \"metadata\""},
+        {"infer: [a]\nheader: \"X Key\"\n", "name of a header"},
+        {"infer: [a]\nheader: \"\"\n", "name of a header"},
+        {"infer: [a]\nheader: key-bin\n", "-bin"},
+        {"infer: [\"sha256:0123\"]\n", "64 digits"},
+        {"infer: [\"sha256:"
+         "0123456789ABCDEF0123456789abcdef0123456789abcdef0123456789abcdef\"]\n",
+         "lower case"},
+        {"infer: [a\n", "keys.yaml:"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct error err = {0};
+        struct keys_file *file = parse(rows[i].text, &err);
+        if ((file != NULL) != (rows[i].says == NULL)) {
+            fail_msg("%s: %s", rows[i].text, file ? "was taken" : err.text);
+        }
+        if (!file && !strstr(err.text, rows[i].says)) {
+            fail_msg("%s: no \"%s\" in \"%s\"", rows[i].text, rows[i].says, err.text);
+        }
+        keys_file_free(file);
+    }
+}
+
+/* A sentence never has a key in it, whatever is wrong with the file. */
+static void sentences_tell_no_keys(void **state) {
+    static const char *const texts[] = {
+        "infer: [\"s3cret two\"]\n", "infer: [3141592653]\n", "infer: [\"sha256:s3cret\"]\n",
+        "infer: [{s3cret: 1}]\n",    "infer: {a: s3cret}\n",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        struct error err = {0};
+        assert_null(parse(texts[i], &err));
+        assert_null(strstr(err.text, "s3cret"));
+        assert_null(strstr(err.text, "31415"));
+    }
+}
+
+/* ---- verdicts -------------------------------------------------------------------------------- */
+
+static const char BEARER[] = "infer: [one, two]\nhealth: [three]\n";
+static const char BARE[] = "header: X-Api-Key\ninfer: [one]\ncontrol: [root]\n";
+
+static void verdicts(void **state) {
+    static const struct {
+        const char *file;
+        enum keys_group group;
+        size_t n;
+        const char *value;
+        bool admitted;
+    } rows[] = {
+        {BEARER, KEYS_INFER, 1, "Bearer one", true},
+        {BEARER, KEYS_INFER, 1, "Bearer two", true},
+        {BEARER, KEYS_INFER, 1, "bearer two", true},
+        {BEARER, KEYS_INFER, 1, "  BEARER   two  ", true},
+        {BEARER, KEYS_HEALTH, 1, "Bearer three", true},
+        {BEARER, KEYS_METADATA, 0, "", true}, /* not in the file: open */
+        {BEARER, KEYS_METADATA, 1, "Bearer nonsense", true},
+        {BEARER, KEYS_INFER, 0, "", false},
+        {BEARER, KEYS_INFER, 1, "", false},
+        {BEARER, KEYS_INFER, 1, "Bearer", false},
+        {BEARER, KEYS_INFER, 1, "Bearer ", false},
+        {BEARER, KEYS_INFER, 1, "one", false},
+        {BEARER, KEYS_INFER, 1, "Basic one", false},
+        {BEARER, KEYS_INFER, 1, "Bearer on", false},
+        {BEARER, KEYS_INFER, 1, "Bearer onee", false},
+        {BEARER, KEYS_INFER, 1, "Bearer ONE", false},
+        {BEARER, KEYS_INFER, 1, "Bearer one two", false},
+        {BEARER, KEYS_INFER, 1, "Bearer three", false}, /* another group's */
+        {BEARER, KEYS_INFER, 2, "Bearer one", false},   /* which one counts? */
+        {BEARER, KEYS_CONTROL, 1, "Bearer one", false}, /* closed unless named */
+        {BEARER, KEYS_CONTROL, 0, "", false},
+        {BEARER, KEYS_NO_GROUP, 1, "Bearer one", false},
+        {BARE, KEYS_INFER, 1, "one", true},
+        {BARE, KEYS_INFER, 1, "Bearer one", false},
+        {BARE, KEYS_INFER, 0, "", false},
+        {BARE, KEYS_CONTROL, 1, "root", true},
+        {BARE, KEYS_CONTROL, 1, "one", false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct error err = {0};
+        struct keys_file *file = parse(rows[i].file, &err);
+        enum status st =
+            keys_file_admit(file, rows[i].group, rows[i].n, str_of(rows[i].value), &err);
+        if ((st == ST_OK) != rows[i].admitted) {
+            fail_msg("row %zu: \"%s\": %s", i, rows[i].value, st == ST_OK ? "admitted" : err.text);
+        }
+        if (st != ST_OK) {
+            assert_int_equal(st, ST_UNAUTHENTICATED);
+            assert_int_equal(err.status, ST_UNAUTHENTICATED);
+        }
+        keys_file_free(file);
+    }
+}
+
+static void hashed_keys(void **state) {
+    /* printf hashed | sha256sum */
+    struct error err;
+    struct keys_file *file =
+        parse("infer: [\"sha256:"
+              "d2bb0951b0c3a6d7d3c8e1c2dba5ac5e6ac0a2b0b8d5a8a9e8a3c2f0a1b2c3d4\"]",
+              &err);
+    (void)state;
+    assert_non_null(file);
+    /* The digest itself is no key. */
+    assert_int_equal(
+        keys_file_admit(
+            file, KEYS_INFER, 1,
+            STR("Bearer sha256:d2bb0951b0c3a6d7d3c8e1c2dba5ac5e6ac0a2b0b8d5a8a9e8a3c2f0a1b2c3d4"),
+            &err),
+        ST_UNAUTHENTICATED);
+    keys_file_free(file);
+    file = parse("infer: [\"sha256:"
+                 "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"]",
+                 &err);
+    assert_int_equal(keys_file_admit(file, KEYS_INFER, 1, STR("Bearer abc"), &err), ST_OK);
+    keys_file_free(file);
+}
+
+/* ---- a running server ------------------------------------------------------------------------ */
+
+static char path[256];
+
+static void write_file(const char *text) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static enum status ask_http(const struct keys *keys, enum keys_group group, const char *name,
+                            const char *value, char challenge[KEYS_CHALLENGE_BYTES]) {
+    struct http_field field = {str_of(name), str_of(value)};
+    struct http_head head = {.fields = &field, .n_fields = name ? 1 : 0};
+    struct error err;
+    return keys_admit_http(keys, group, &head, challenge, &err);
+}
+
+static void over_http(void **state) {
+    char challenge[KEYS_CHALLENGE_BYTES];
+    struct keys *keys;
+    struct error err;
+    int64_t refused = metric_read(METRIC_KEYS_REFUSED_TOTAL);
+    (void)state;
+    assert_int_equal(ask_http(NULL, KEYS_CONTROL, NULL, NULL, challenge), ST_OK);
+    write_file(BEARER);
+    assert_int_equal(keys_new(path, &keys, &err), ST_OK);
+    assert_int_equal(ask_http(keys, KEYS_INFER, "AUTHORIZATION", "Bearer one", challenge), ST_OK);
+    assert_int_equal(ask_http(keys, KEYS_INFER, NULL, NULL, challenge), ST_UNAUTHENTICATED);
+    assert_string_equal(challenge, "Bearer realm=\"sluice\"");
+    assert_true(keys_guard(keys, KEYS_INFER) && !keys_guard(keys, KEYS_METADATA));
+    keys_free(keys);
+    write_file(BARE);
+    assert_int_equal(keys_new(path, &keys, &err), ST_OK);
+    assert_int_equal(ask_http(keys, KEYS_INFER, "x-api-key", "one", challenge), ST_OK);
+    assert_int_equal(ask_http(keys, KEYS_INFER, "Authorization", "one", challenge),
+                     ST_UNAUTHENTICATED);
+    assert_string_equal(challenge, "ApiKey realm=\"sluice\", header=\"x-api-key\"");
+    keys_free(keys);
+    assert_int_equal(metric_read(METRIC_KEYS_REFUSED_TOTAL) - refused, 2);
+}
+
+static void changes(void **state) {
+    char challenge[KEYS_CHALLENGE_BYTES];
+    struct keys *keys;
+    struct error err;
+    int64_t reloads = metric_read(METRIC_RELOADS_KEYS);
+    int64_t failures = metric_read(METRIC_RELOAD_FAILURES_KEYS);
+    (void)state;
+    write_file(BEARER);
+    assert_int_equal(keys_new(path, &keys, &err), ST_OK);
+    assert_false(keys_check(keys));
+    write_file("infer: [new]\n");
+    assert_true(keys_check(keys));
+    assert_false(keys_check(keys));
+    assert_int_equal(ask_http(keys, KEYS_INFER, "authorization", "Bearer new", challenge), ST_OK);
+    assert_int_equal(ask_http(keys, KEYS_INFER, "authorization", "Bearer one", challenge),
+                     ST_UNAUTHENTICATED);
+    write_file("infer: [\n");
+    assert_false(keys_check(keys));
+    assert_false(keys_check(keys));
+    assert_int_equal(ask_http(keys, KEYS_INFER, "authorization", "Bearer new", challenge), ST_OK);
+    unlink(path);
+    assert_false(keys_check(keys));
+    assert_false(keys_check(keys));
+    assert_int_equal(ask_http(keys, KEYS_INFER, "authorization", "Bearer new", challenge), ST_OK);
+    write_file(BARE);
+    assert_true(keys_check(keys));
+    assert_int_equal(ask_http(keys, KEYS_INFER, "x-api-key", "one", challenge), ST_OK);
+    keys_free(keys);
+    assert_int_equal(metric_read(METRIC_RELOADS_KEYS) - reloads, 2);
+    assert_int_equal(metric_read(METRIC_RELOAD_FAILURES_KEYS) - failures, 2);
+}
+
+static void files_that_are_not_there(void **state) {
+    struct keys *keys;
+    struct error err;
+    (void)state;
+    unlink(path);
+    assert_int_equal(keys_new(path, &keys, &err), ST_IO);
+    assert_non_null(strstr(err.text, path));
+    write_file("infer: []\n");
+    assert_int_equal(keys_new(path, &keys, &err), ST_BAD_CONFIG);
+    assert_non_null(strstr(err.text, path));
+}
+
+static int make_path(void **state) {
+    const char *tmp = getenv("TMPDIR");
+    (void)state;
+    log_configure(LOG_ERROR, LOG_TEXT);
+    snprintf(path, sizeof(path), "%s/sluice_keys_XXXXXX", tmp ? tmp : "/tmp");
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    return close(fd);
+}
+
+static int remove_path(void **state) {
+    (void)state;
+    return unlink(path);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(files),
+        cmocka_unit_test(sentences_tell_no_keys),
+        cmocka_unit_test(verdicts),
+        cmocka_unit_test(hashed_keys),
+        cmocka_unit_test(over_http),
+        cmocka_unit_test(changes),
+        cmocka_unit_test(files_that_are_not_there),
+    };
+    return cmocka_run_group_tests(tests, make_path, remove_path);
+}

@@ -1,0 +1,109 @@
+/* Reading labels. */
+#include "serve/frontend/labels.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "core/base/buf.h"
+#include "core/base/utf8.h"
+
+enum { FILE_BYTES = 16 << 20, CHUNK_BYTES = 4096 };
+
+static const char BYTE_ORDER_MARK[] = "\xef\xbb\xbf";
+
+static enum status no_memory(const char *path, struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "out of memory for the labels in %s", path);
+}
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+static struct str without(struct str text, char last) {
+    return text.len > 0 && text.ptr[text.len - 1] == last ? str_make(text.ptr, text.len - 1) : text;
+}
+
+static struct str trim_end(struct str text) {
+    while (text.len > 0 && (text.ptr[text.len - 1] == '\n' || text.ptr[text.len - 1] == '\r')) {
+        text.len--;
+    }
+    return text;
+}
+
+static size_t count_lines(struct str text) {
+    size_t n = text.len > 0 ? 1 : 0;
+    for (size_t i = 0; i < text.len; i++) {
+        n += text.ptr[i] == '\n';
+    }
+    return n;
+}
+
+static enum status read_lines(const char *path, struct str text, struct str *out,
+                              struct error *err) {
+    struct str rest = text;
+    for (size_t i = 0; rest.ptr; i++) {
+        out[i] = str_trim(without(str_cut(&rest, '\n'), '\r'));
+        if (!utf8_is_valid(out[i].ptr, out[i].len)) {
+            return error_set(err, ST_BAD_CONFIG, "%s:%zu: expected UTF-8", path, i + 1);
+        }
+    }
+    return ST_OK;
+}
+
+enum status labels_parse(struct arena *arena, const char *path, struct str text, struct labels *out,
+                         struct error *err) {
+    if (str_starts(text, str_of(BYTE_ORDER_MARK))) {
+        text = str_make(text.ptr + 3, text.len - 3);
+    }
+    text = trim_end(text);
+    *out = (struct labels){NULL, 0};
+    size_t n = count_lines(text);
+    if (n == 0) {
+        return ST_OK;
+    }
+    struct str *labels = arena_calloc(arena, n, sizeof(*labels));
+    if (!labels) {
+        return no_memory(path, err);
+    }
+    *out = (struct labels){labels, n};
+    return read_lines(path, text, labels, err);
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+/* Returns: the whole file, or ptr NULL with `err` filled. */
+static struct str read_file(struct arena *arena, FILE *file, const char *path, struct error *err) {
+    struct buf text;
+    size_t got;
+    buf_init(&text, arena, 0);
+    do {
+        char *room = buf_reserve(&text, CHUNK_BYTES);
+        got = room ? fread(room, 1, CHUNK_BYTES, file) : 0;
+        buf_advance(&text, got);
+    } while (got > 0 && text.len <= FILE_BYTES);
+    if (text.failed) {
+        no_memory(path, err);
+    } else if (ferror(file)) {
+        error_set(err, ST_BAD_CONFIG, "%s: %s", path, strerror(errno));
+    } else if (text.len > FILE_BYTES) {
+        error_set(err, ST_BAD_CONFIG, "%s: a file of labels has at most %d bytes", path,
+                  FILE_BYTES);
+    } else {
+        return buf_str(&text);
+    }
+    return str_make(NULL, 0);
+}
+
+enum status labels_load(struct arena *arena, const char *path, struct labels *out,
+                        struct error *err) {
+    struct error why = {.status = ST_OK};
+    FILE *file = fopen(path, "rbe");
+    if (!file) {
+        return error_set(err, ST_BAD_CONFIG, "%s: %s", path, strerror(errno));
+    }
+    struct str text = read_file(arena, file, path, &why);
+    fclose(file);
+    if (!text.ptr) {
+        *err = why;
+        return why.status;
+    }
+    return labels_parse(arena, path, text, out, err);
+}

@@ -1,0 +1,155 @@
+/* Writing the answer. */
+#include "serve/frontend/mip/answer.h"
+
+#include "codec/mip/item.h"
+#include "core/base/checked.h"
+#include "core/base/metric/metric.h"
+#include "serve/frontend/mip/scores.h"
+
+enum {
+    PACKET_HEAD_BYTES = MIP_HEADER_BYTES + MIP_COUNTS_BYTES,
+    FIRST_BYTES = 512,
+    FIRST_VIEWS = 4,
+};
+
+static enum status no_memory(const struct mip_answer_writer *writer, struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "out of memory for an answer of more than %zu bytes",
+                     writer->block.len);
+}
+
+enum status mip_answer_begin(struct mip_answer_writer *writer, struct arena *arena,
+                             const struct mip_plan *plan, struct error *err) {
+    *writer = (struct mip_answer_writer){.arena = arena, .plan = plan};
+    buf_init(&writer->block, arena, FIRST_BYTES);
+    if (!buf_reserve(&writer->block, PACKET_HEAD_BYTES)) {
+        return no_memory(writer, err);
+    }
+    buf_advance(&writer->block, PACKET_HEAD_BYTES); /* mip_answer_end fills it */
+    return ST_OK;
+}
+
+/* ---- items ----------------------------------------------------------------------------------- */
+
+/* Writes the head of an item whose `n_bytes` are in the block or are a view. */
+static enum status put_head(struct mip_answer_writer *writer, size_t at, enum mip_item_type type,
+                            size_t n_bytes, struct error *err) {
+    if (n_bytes > UINT32_MAX) {
+        return error_set(err, ST_BODY_TOO_LARGE,
+                         "an output of %zu bytes is more than a packet can say", n_bytes);
+    }
+    struct mip_item item = {(uint32_t)type, str_make(NULL, n_bytes)};
+    mip_item_head_encode(&item, writer->block.data + at);
+    return ST_OK;
+}
+
+static enum status add_view(struct mip_answer_writer *writer, struct str text, struct error *err) {
+    if (writer->n_views == writer->cap_views) {
+        size_t cap = writer->cap_views > 0 ? writer->cap_views * 2 : FIRST_VIEWS;
+        struct mip_view *views = arena_realloc(
+            writer->arena, writer->views, writer->cap_views * sizeof(*views), cap * sizeof(*views));
+        if (!views) {
+            return no_memory(writer, err);
+        }
+        writer->views = views;
+        writer->cap_views = cap;
+    }
+    if (!checked_add(writer->view_bytes, text.len, &writer->view_bytes)) {
+        return no_memory(writer, err);
+    }
+    writer->views[writer->n_views++] = (struct mip_view){writer->block.len, text};
+    return ST_OK;
+}
+
+static enum status add_text(struct mip_answer_writer *writer, size_t head, struct str text,
+                            bool may_view, struct error *err) {
+    enum status st = put_head(writer, head, MIP_TEXT, text.len, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    if (may_view && text.len >= MIP_VIEW_BYTES) {
+        return add_view(writer, text, err);
+    }
+    metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)text.len);
+    buf_add_str(&writer->block, text);
+    return writer->block.failed ? no_memory(writer, err) : ST_OK;
+}
+
+static enum status add_json(struct mip_answer_writer *writer, size_t head,
+                            const struct mip_output *output, const struct tensor *element,
+                            struct arena *scratch, struct error *err) {
+    bool scores = output->softmax || output->top_k > 0;
+    enum status st = scores ? mip_scores_print(&writer->block, scratch, output, element, err)
+                            : mip_item_print_json(&writer->block, element, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    if (writer->block.failed) {
+        return no_memory(writer, err);
+    }
+    return put_head(writer, head, MIP_JSON, writer->block.len - head - MIP_ITEM_HEAD_BYTES, err);
+}
+
+static bool is_text(const struct tensor *element) {
+    uint64_t n;
+    return element->datatype == DT_BYTES && shape_elements(element->shape, &n) && n == 1;
+}
+
+enum status mip_answer_add(struct mip_answer_writer *writer, size_t index,
+                           const struct tensor *element, bool may_view, struct arena *scratch,
+                           struct error *err) {
+    size_t head = writer->block.len;
+    if (!buf_reserve(&writer->block, MIP_ITEM_HEAD_BYTES)) {
+        return no_memory(writer, err);
+    }
+    buf_advance(&writer->block, MIP_ITEM_HEAD_BYTES);
+    if (!is_text(element)) {
+        return add_json(writer, head, &writer->plan->outputs[index], element, scratch, err);
+    }
+    struct mip_item item;
+    enum status st = mip_item_of_tensor(scratch, element, &item, err);
+    return st == ST_OK ? add_text(writer, head, item.data, may_view, err) : st;
+}
+
+/* ---- the packet ------------------------------------------------------------------------------ */
+
+static enum status put_packet_head(struct mip_answer_writer *writer,
+                                   const struct mip_infer *request, struct error *err) {
+    size_t n_bytes;
+    if (!checked_add(writer->block.len - MIP_HEADER_BYTES, writer->view_bytes, &n_bytes) ||
+        n_bytes > UINT32_MAX) {
+        return error_set(err, ST_BODY_TOO_LARGE,
+                         "the answer has %zu bytes, more than a packet can say", writer->block.len);
+    }
+    struct mip_infer head = {.n_inputs = request->n_inputs,
+                             .n_outputs = (uint8_t)writer->plan->spec->n_outputs,
+                             .batch = request->batch};
+    mip_infer_head_encode(&head, true, (uint32_t)n_bytes, writer->block.data);
+    return ST_OK;
+}
+
+/* Appends bytes of the block up to `to`, if there are any. */
+static size_t add_piece(struct piece *pieces, size_t n, const char *data, size_t n_bytes) {
+    if (n_bytes > 0) {
+        pieces[n++] = (struct piece){data, n_bytes};
+    }
+    return n;
+}
+
+enum status mip_answer_end(struct mip_answer_writer *writer, const struct mip_infer *request,
+                           const struct piece **pieces, size_t *n_pieces, struct error *err) {
+    enum status st = put_packet_head(writer, request, err);
+    struct piece *out = arena_calloc(writer->arena, 2 * writer->n_views + 1, sizeof(*out));
+    if (st != ST_OK || !out) {
+        return st != ST_OK ? st : no_memory(writer, err);
+    }
+    size_t n = 0, at = 0;
+    for (size_t i = 0; i < writer->n_views; i++) {
+        const struct mip_view *view = &writer->views[i];
+        n = add_piece(out, n, writer->block.data + at, view->at - at);
+        n = add_piece(out, n, view->text.ptr, view->text.len);
+        at = view->at;
+    }
+    *n_pieces = add_piece(out, n, writer->block.data + at, writer->block.len - at);
+    *pieces = out;
+    return ST_OK;
+}

@@ -1,0 +1,145 @@
+/* One inference over MIP: the packet is decoded, held against the model, and runs as a batch; what
+ * comes of it leaves as one packet. Nothing here looks into items. */
+#include "serve/frontend/mip/api.h"
+
+#include <stddef.h>
+
+#include "core/base/metric/metric.h"
+#include "serve/frontend/mip/batch.h"
+
+/* What is kept for a packet; lives in the exchange's arena. */
+struct mip_inference {
+    struct mip_batch batch;
+    struct mip_infer infer;
+    struct mip_exchange *exchange;
+    struct model_version *version; /* a reference, until the exchange ends */
+    bool started;
+};
+
+static void fail(struct mip_exchange *exchange, const struct error *err) {
+    struct error named = *err;
+    if (err->status == ST_NO_MEMORY) { /* who found it full knows no settings */
+        error_set(&named, ST_NO_MEMORY, "%s (--request-memory)", err->text);
+    }
+    metric_add(METRIC_INFERENCE_FAILURES_TOTAL, 1);
+    mip_reply_error(exchange, &named);
+}
+
+/* ---- the answer ------------------------------------------------------------------------------ */
+
+static void on_sent(void *cookie) {
+    mip_batch_release(cookie);
+}
+
+static void on_done(struct mip_batch *batch) {
+    struct mip_inference *call =
+        (struct mip_inference *)((char *)batch - offsetof(struct mip_inference, batch));
+    if (batch->error.status != ST_OK) {
+        mip_batch_release(batch);
+        fail(call->exchange, &batch->error);
+        return;
+    }
+    metric_add(METRIC_INFERENCES_TOTAL, 1);
+    struct mip_answer answer = {
+        .pieces = batch->pieces, .n_pieces = batch->n_pieces, .release = on_sent, .cookie = batch};
+    mip_reply(call->exchange, &answer);
+}
+
+/* ---- the request ----------------------------------------------------------------------------- */
+
+/* Clause: MIP, "Inference": n-input is the number of the model's inputs. Optional ones may be left
+ * out at the end. */
+static enum status check_counts(const struct mip_infer *infer, const struct mip_plan *plan,
+                                struct error *err) {
+    const struct model_spec *spec = plan->spec;
+    char name[TENSOR_NAME_TEXT_BYTES];
+    if (spec->n_outputs > MIP_MAX_TENSORS) {
+        return error_set(err, ST_UNSUPPORTED,
+                         "model %s has %zu outputs, a packet can say %d at most",
+                         tensor_name_print(spec->name, name), spec->n_outputs, MIP_MAX_TENSORS);
+    }
+    if (infer->n_inputs >= plan->n_required && infer->n_inputs <= spec->n_inputs) {
+        return ST_OK;
+    }
+    if (plan->n_required == spec->n_inputs) {
+        return error_set(err, ST_BAD_INPUTS, "model %s has %zu input%s, the packet %u",
+                         tensor_name_print(spec->name, name), spec->n_inputs,
+                         spec->n_inputs == 1 ? "" : "s", infer->n_inputs);
+    }
+    return error_set(err, ST_BAD_INPUTS,
+                     "model %s has %zu inputs, of which the last %zu may be left out; the packet "
+                     "has %u",
+                     tensor_name_print(spec->name, name), spec->n_inputs,
+                     spec->n_inputs - plan->n_required, infer->n_inputs);
+}
+
+/* What is malformed is refused for that, whether there is a model or not. */
+static enum status prepare(struct mip_inference *call, struct mip_api *api, struct error *err) {
+    struct mip_exchange *exchange = call->exchange;
+    const struct mip_target *target = exchange->listener;
+    enum status st = mip_infer_decode(exchange->arena, exchange->payload, false, &call->infer, err);
+    if (st == ST_OK) {
+        st = repository_find(api->repository, target->model, target->version, &call->version, err);
+    }
+    if (st != ST_OK) {
+        return st;
+    }
+    const struct mip_plan *plan = mip_plan_of(call->version);
+    if (plan->spec->decoupled) {
+        char name[TENSOR_NAME_TEXT_BYTES];
+        return error_set(err, ST_UNSUPPORTED,
+                         "model %s is decoupled: it gives any number of answers, and an inference "
+                         "over MIP carries one",
+                         tensor_name_print(plan->spec->name, name));
+    }
+    call->batch.source = (struct mip_source){.worker = exchange->worker,
+                                             .version = call->version,
+                                             .plan = plan,
+                                             .infer = &call->infer,
+                                             .limits = &api->limits,
+                                             .pictures = api->pictures,
+                                             .tracer = api->tracer};
+    call->batch.arena = exchange->arena;
+    call->batch.memory_bytes = api->request_memory_bytes;
+    call->batch.done = on_done;
+    return check_counts(&call->infer, plan, err);
+}
+
+static void on_infer(struct mip_exchange *exchange, void *context) {
+    struct error err;
+    struct mip_inference *call = arena_calloc(exchange->arena, 1, sizeof *call);
+    if (!call) {
+        error_set(&err, ST_NO_MEMORY, "no memory for the packet");
+        fail(exchange, &err);
+        return;
+    }
+    call->exchange = exchange;
+    exchange->user = call;
+    if (prepare(call, context, &err) != ST_OK) {
+        fail(exchange, &err);
+        return;
+    }
+    call->started = true;
+    mip_batch_start(&call->batch);
+}
+
+static void on_gone(struct mip_exchange *exchange, void *context) {
+    struct mip_inference *call = exchange->user;
+    (void)context;
+    if (call && call->started) {
+        mip_batch_cancel(&call->batch);
+    }
+}
+
+static void on_end(struct mip_exchange *exchange, void *context) {
+    struct mip_inference *call = exchange->user;
+    (void)context;
+    if (call && call->version) {
+        model_version_unref(call->version);
+    }
+}
+
+struct mip_handler mip_api_handler(struct mip_api *api) {
+    return (struct mip_handler){
+        .context = api, .on_infer = on_infer, .on_gone = on_gone, .on_end = on_end};
+}

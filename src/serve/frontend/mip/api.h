@@ -1,0 +1,27 @@
+/* The Model Invocation Protocol: the front end that stands between the MIP server and the models. A
+ * listener serves one model; a packet is one inference of it.
+ *
+ * Thread: the handler on any worker. */
+#ifndef SLUICE_SERVE_FRONTEND_MIP_API_H
+#define SLUICE_SERVE_FRONTEND_MIP_API_H
+
+#include "codec/kserve/request.h"
+#include "net/server/mip/server.h"
+#include "serve/frontend/mip/target.h"
+#include "serve/picture/picture.h"
+#include "serve/repository/repository.h"
+#include "serve/trace/tracer.h"
+
+struct mip_api {
+    struct repository *repository; /* its versions have a plan: mip_plan_add */
+    struct pictures *pictures;
+    struct tracer *tracer;
+    struct json_limits limits;     /* of items in JSON */
+    uint64_t request_memory_bytes; /* of one packet, besides its payload */
+};
+
+/* The table of callbacks for mip_server_new; `api` must outlive the server. The cookie that
+ * mip_server_listen is given is a struct mip_target, resolved. */
+struct mip_handler mip_api_handler(struct mip_api *api);
+
+#endif

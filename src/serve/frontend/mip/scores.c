@@ -1,0 +1,168 @@
+/* Softmax and the best of an element's values. */
+#include "serve/frontend/mip/scores.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+
+#include "codec/mip/item.h"
+#include "serve/frontend/best.h"
+
+/* The values of one element, and what softmax needs to know of all of them. */
+struct scores {
+    const struct mip_output *output;
+    const struct tensor *element;
+    const char *data;
+    size_t n;
+    double highest; /* softmax(x) is e^(x - highest) / sum */
+    double sum;
+};
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+/* A model's plan refuses scores of BYTES and BOOL. */
+static double value_at(const struct scores *scores, size_t i) {
+    return best_value(scores->element->datatype, scores->data, i);
+}
+
+static double softmax_of(const struct scores *scores, double value) {
+    return exp(value - scores->highest) / scores->sum;
+}
+
+static enum status no_softmax(const struct scores *scores, const char *why, struct error *err) {
+    char name[TENSOR_NAME_TEXT_BYTES];
+    return error_set(err, ST_BAD_OUTPUT, "output %s: %s, which has no softmax",
+                     tensor_name_print(scores->element->name, name), why);
+}
+
+static enum status check_numbers(const struct scores *scores, struct error *err) {
+    for (size_t i = 0; i < scores->n; i++) {
+        if (isnan(value_at(scores, i))) {
+            char name[TENSOR_NAME_TEXT_BYTES];
+            return error_set(err, ST_BAD_OUTPUT,
+                             "output %s: value %zu of the element is NaN, which is no score",
+                             tensor_name_print(scores->element->name, name), i);
+        }
+    }
+    return ST_OK;
+}
+
+static enum status prepare_softmax(struct scores *scores, struct error *err) {
+    scores->highest = -INFINITY;
+    for (size_t i = 0; i < scores->n; i++) {
+        scores->highest = fmax(scores->highest, value_at(scores, i));
+    }
+    if (scores->n > 0 && isinf(scores->highest)) {
+        return no_softmax(scores, scores->highest > 0 ? "a value is infinite" : "all are -infinite",
+                          err);
+    }
+    for (size_t i = 0; i < scores->n; i++) {
+        scores->sum += exp(value_at(scores, i) - scores->highest);
+    }
+    return ST_OK;
+}
+
+/* ---- the best -------------------------------------------------------------------------------- */
+
+/* The value as the model gave it, or after softmax, as JSON. */
+static enum status print_value(struct buf *out, const struct scores *scores,
+                               const struct best *best, struct error *err) {
+    size_t size = datatype_size(scores->element->datatype);
+    struct piece piece = {scores->data + best->index * size, size};
+    struct tensor one = {.name = scores->element->name,
+                         .datatype = scores->element->datatype,
+                         .pieces = &piece,
+                         .n_pieces = 1,
+                         .n_bytes = size};
+    double probability;
+    if (scores->output->softmax) {
+        probability = softmax_of(scores, value_at(scores, best->index));
+        one.datatype = DT_FP64;
+        one.n_bytes = sizeof(probability);
+        piece = (struct piece){&probability, sizeof(probability)};
+    }
+    return mip_item_print_json(out, &one, err);
+}
+
+static enum status print_key(struct buf *out, const struct scores *scores, size_t index,
+                             struct error *err) {
+    const struct labels *labels = &scores->output->labels;
+    if (labels->n == 0) {
+        buf_printf(out, "\"%zu\":", index);
+        return ST_OK;
+    }
+    if (index >= labels->n) {
+        char name[TENSOR_NAME_TEXT_BYTES];
+        return error_set(err, ST_BAD_OUTPUT,
+                         "output %s: value %zu of the element has no label, there are %zu",
+                         tensor_name_print(scores->element->name, name), index, labels->n);
+    }
+    buf_add_json_string(out, labels->items[index]);
+    buf_add_char(out, ':');
+    return ST_OK;
+}
+
+static enum status print_best(struct buf *out, struct arena *scratch, const struct scores *scores,
+                              struct error *err) {
+    size_t max = scores->output->top_k < scores->n ? scores->output->top_k : scores->n;
+    struct best *best = arena_calloc(scratch, max, sizeof(*best));
+    if (!best) {
+        return error_set(err, ST_NO_MEMORY, "out of memory for the %zu best values", max);
+    }
+    /* What is compared is the model's own values: softmax leaves their order, but may make small
+     * ones equal. */
+    best_find(scores->element->datatype, scores->data, scores->n, max, best);
+    enum status st = ST_OK;
+    buf_add_char(out, '{');
+    for (size_t i = 0; i < max && st == ST_OK; i++) {
+        if (i > 0) {
+            buf_add_char(out, ',');
+        }
+        st = print_key(out, scores, best[i].index, err);
+        if (st == ST_OK) {
+            st = print_value(out, scores, &best[i], err);
+        }
+    }
+    buf_add_char(out, '}');
+    return st;
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+static enum status print_all(struct buf *out, struct arena *scratch, const struct scores *scores,
+                             struct error *err) {
+    double *values = arena_calloc(scratch, scores->n, sizeof(*values));
+    if (!values) {
+        return error_set(err, ST_NO_MEMORY, "out of memory for softmax");
+    }
+    for (size_t i = 0; i < scores->n; i++) {
+        values[i] = softmax_of(scores, value_at(scores, i));
+    }
+    struct piece piece = {values, scores->n * sizeof(*values)};
+    struct tensor all = {.name = scores->element->name,
+                         .datatype = DT_FP64,
+                         .shape = scores->element->shape,
+                         .pieces = &piece,
+                         .n_pieces = 1,
+                         .n_bytes = piece.n_bytes};
+    return mip_item_print_json(out, &all, err);
+}
+
+enum status mip_scores_print(struct buf *out, struct arena *scratch,
+                             const struct mip_output *output, const struct tensor *element,
+                             struct error *err) {
+    assert(element->n_pieces <= 1);
+    struct scores scores = {.output = output,
+                            .element = element,
+                            .data = element->n_pieces > 0 ? element->pieces[0].data : NULL,
+                            .n = element->n_bytes / datatype_size(element->datatype)};
+    enum status st = check_numbers(&scores, err);
+    if (st == ST_OK && output->softmax) {
+        st = prepare_softmax(&scores, err);
+    }
+    if (st != ST_OK) {
+        return st;
+    }
+    return output->top_k > 0 ? print_best(out, scratch, &scores, err)
+                             : print_all(out, scratch, &scores, err);
+}

@@ -1,0 +1,22 @@
+/* Outputs that are scores: softmax over the values of one element, the best of them with their
+ * labels. All in double, whatever the model's datatype. */
+#ifndef SLUICE_SERVE_FRONTEND_MIP_SCORES_H
+#define SLUICE_SERVE_FRONTEND_MIP_SCORES_H
+
+#include "core/base/buf.h"
+#include "core/base/status.h"
+#include "serve/frontend/mip/plan.h"
+
+/* Appends to `out` the JSON that `output` (with softmax or top_k) makes of one element's values:
+ *
+ *     top_k            {"seven":0.98,"one":0.01}   best first, of equal ones the first
+ *     softmax alone    [[0.1,0.9]]                 nested as the shape is
+ *
+ * Without labels the keys are indices. `element` is of numbers, in at most one piece. Returns:
+ * ST_BAD_OUTPUT for NaN, which has no rank, for values that have no softmax, and for a value
+ * without a label; ST_NO_MEMORY. `scratch` holds what is needed meanwhile. */
+enum status mip_scores_print(struct buf *out, struct arena *scratch,
+                             const struct mip_output *output, const struct tensor *element,
+                             struct error *err) __attribute__((warn_unused_result));
+
+#endif

@@ -1,0 +1,105 @@
+/* The index. Only what lies in a repository (or was named to be served) is in it; what is replaced
+ * and still held is not. */
+#include "serve/frontend/repository_index.h"
+
+#include "codec/protobuf/pb.h"
+#include "core/base/num.h"
+
+/* The words of the extension; "" for what nobody has touched yet. */
+static const char *state_of(enum repository_phase phase) {
+    static const char *const states[REPOSITORY_PHASES] = {
+        [REPOSITORY_LOADING] = "LOADING",      [REPOSITORY_READY] = "READY",
+        [REPOSITORY_FAILED] = "UNAVAILABLE",   [REPOSITORY_UNLOADING] = "UNLOADING",
+        [REPOSITORY_UNLOADED] = "UNAVAILABLE", [REPOSITORY_UNTOUCHED] = "",
+    };
+    return states[phase];
+}
+
+static const char *reason_of(const struct repository_entry *entry) {
+    return entry->phase == REPOSITORY_UNLOADED ? "unloaded" : entry->reason;
+}
+
+struct index {
+    struct buf *out;
+    bool ready;
+    bool more;
+};
+
+static bool is_in(const struct index *index, const struct repository_entry *entry) {
+    return entry->listed && !entry->replaced && (!index->ready || entry->phase == REPOSITORY_READY);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static void add_member(struct buf *out, const char *name, struct str value) {
+    if (value.len > 0) {
+        buf_add_str(out, STR(",\""));
+        buf_add_str(out, str_of(name));
+        buf_add_str(out, STR("\":"));
+        buf_add_json_string(out, value);
+    }
+}
+
+static void add_json(void *cookie, const struct repository_entry *entry) {
+    struct index *index = cookie;
+    char number[20];
+    if (!is_in(index, entry)) {
+        return;
+    }
+    buf_add_str(index->out, index->more ? STR(",{\"name\":") : STR("{\"name\":"));
+    buf_add_json_string(index->out, entry->model);
+    size_t len = entry->number > 0 ? num_print_u64(number, entry->number) : 0;
+    add_member(index->out, "version", str_make(number, len));
+    add_member(index->out, "state", str_of(state_of(entry->phase)));
+    add_member(index->out, "reason", str_of(reason_of(entry)));
+    buf_add_char(index->out, '}');
+    index->more = true;
+}
+
+void repository_index_print_json(struct repository *repository, bool ready, struct buf *out) {
+    struct index index = {out, ready, false};
+    buf_add_char(out, '[');
+    repository_visit(repository, add_json, &index);
+    buf_add_char(out, ']');
+}
+
+/* ---- protobuf -------------------------------------------------------------------------------- */
+
+enum { MODELS = 1, NAME = 1, VERSION = 2, STATE = 3, REASON = 4 };
+
+static void add_pb(void *cookie, const struct repository_entry *entry) {
+    struct index *index = cookie;
+    char number[20];
+    if (!is_in(index, entry)) {
+        return;
+    }
+    size_t begun = pb_begin(index->out, MODELS);
+    size_t len = entry->number > 0 ? num_print_u64(number, entry->number) : 0;
+    pb_add_string(index->out, NAME, entry->model);
+    pb_add_string(index->out, VERSION, str_make(number, len));
+    pb_add_string(index->out, STATE, str_of(state_of(entry->phase)));
+    pb_add_string(index->out, REASON, str_of(reason_of(entry)));
+    pb_end(index->out, begun);
+}
+
+void repository_index_print_pb(struct repository *repository, bool ready, struct buf *out) {
+    struct index index = {out, ready, false};
+    repository_visit(repository, add_pb, &index);
+}
+
+/* ---- a load ---------------------------------------------------------------------------------- */
+
+enum status repository_files_of(struct arena *arena, const struct v2_repository_request *request,
+                                struct repository_change *out, struct error *err) {
+    struct repository_file *files = arena_calloc(arena, request->n_files, sizeof(*files));
+    if (!files) {
+        return error_set(err, ST_NO_MEMORY, "no memory for the parameters");
+    }
+    for (size_t i = 0; i < request->n_files; i++) {
+        files[i] = (struct repository_file){request->files[i].path, request->files[i].data};
+    }
+    out->config = request->config;
+    out->files = files;
+    out->n_files = request->n_files;
+    return ST_OK;
+}

@@ -1,0 +1,76 @@
+/* Stretch, crop and pad. */
+#include "serve/picture/fit.h"
+
+#include <math.h>
+
+static struct weights_axis whole(uint32_t n_in, uint32_t n_out) {
+    return (struct weights_axis){.n_in = n_in, .from = 0, .to = (float)n_in, .n_out = n_out};
+}
+
+/* `length` around the centre, within the picture whatever rounding did to it, and never nothing: in
+ * a picture of 1 x 65535 floats do not tell the ends of a narrow window apart. */
+static struct weights_axis middle(uint32_t n_in, double length, uint32_t n_out) {
+    double left = (n_in - length) * 0.5;
+    float most = (float)n_in;
+    float from = fmaxf(0, (float)left);
+    float to = fminf(most, (float)(left + length));
+    if (from >= to) {
+        to = nextafterf(from, most);
+    }
+    return (struct weights_axis){.n_in = n_in, .from = from, .to = to, .n_out = n_out};
+}
+
+static struct fit crop(uint32_t width, uint32_t height, uint32_t to_width, uint32_t to_height) {
+    double ratio = (double)width / height, to_ratio = (double)to_width / to_height;
+    double crop_width = width, crop_height = height;
+    if (ratio >= to_ratio) {
+        crop_width = to_ratio * height;
+    } else {
+        crop_height = width / to_ratio;
+    }
+    return (struct fit){.x = middle(width, crop_width, to_width),
+                        .y = middle(height, crop_height, to_height)};
+}
+
+/* The side that follows from the other one: a half goes to the even number, 0 is not allowed. */
+static uint32_t side(double exact, uint32_t most) {
+    double rounded = rint(exact);
+    if (rounded < 1) {
+        return 1;
+    }
+    return rounded < most ? (uint32_t)rounded : most;
+}
+
+static struct fit pad(uint32_t width, uint32_t height, uint32_t to_width, uint32_t to_height) {
+    double ratio = (double)width / height, to_ratio = (double)to_width / to_height;
+    uint32_t inner_width = to_width, inner_height = to_height;
+    if (ratio > to_ratio) {
+        inner_height = side((double)height / width * to_width, to_height);
+    } else if (ratio < to_ratio) {
+        inner_width = side(ratio * to_height, to_width);
+    }
+    return (struct fit){.x = whole(width, inner_width),
+                        .y = whole(height, inner_height),
+                        .left = (uint32_t)rint((to_width - inner_width) * 0.5),
+                        .top = (uint32_t)rint((to_height - inner_height) * 0.5)};
+}
+
+struct fit fit_make(const struct picture_plan *plan, uint32_t width, uint32_t height) {
+    switch (plan->fit) {
+    case PICTURE_CROP:
+        return crop(width, height, plan->width, plan->height);
+    case PICTURE_PAD:
+        return pad(width, height, plan->width, plan->height);
+    case PICTURE_STRETCH:
+        break;
+    }
+    return (struct fit){.x = whole(width, plan->width), .y = whole(height, plan->height)};
+}
+
+static bool is_same(const struct weights_axis *axis) {
+    return axis->n_out == axis->n_in && axis->to - axis->from >= (float)axis->n_in;
+}
+
+bool fit_is_same(const struct fit *fit) {
+    return is_same(&fit->x) && is_same(&fit->y);
+}

@@ -1,0 +1,24 @@
+/* How a picture of one size becomes one of another: which part of the old one is resized, to what
+ * size, and where that lies in the new one. Crop and pad round as Pillow's ImageOps.fit and
+ * ImageOps.pad do. */
+#ifndef SLUICE_SERVE_PICTURE_FIT_H
+#define SLUICE_SERVE_PICTURE_FIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "serve/picture/picture.h"
+#include "serve/picture/weights.h"
+
+struct fit {
+    struct weights_axis x, y;
+    uint32_t left, top; /* of the resized part in the new picture; 0 unless padded */
+};
+
+/* All sizes >= 1. Thread: any. */
+struct fit fit_make(const struct picture_plan *plan, uint32_t width, uint32_t height);
+
+/* Whether nothing is resized: old and new pixels are the same. */
+bool fit_is_same(const struct fit *fit);
+
+#endif

@@ -1,0 +1,80 @@
+/* Windows and places, as Pillow's ImageOps.fit and ImageOps.pad choose them. */
+#include "serve/picture/fit.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+struct row {
+    enum picture_fit fit;
+    uint32_t width, height, to_width, to_height;
+    double left, right, top, bottom; /* of the old picture */
+    uint32_t x, y, n_x, n_y;         /* in the new one */
+};
+
+static const struct row rows[] = {
+    {PICTURE_STRETCH, 640, 480, 224, 224, 0, 640, 0, 480, 0, 0, 224, 224},
+    {PICTURE_CROP, 640, 480, 224, 224, 80, 560, 0, 480, 0, 0, 224, 224},
+    {PICTURE_CROP, 480, 640, 224, 224, 0, 480, 80, 560, 0, 0, 224, 224},
+    {PICTURE_CROP, 100, 100, 20, 10, 0, 100, 25, 75, 0, 0, 20, 10},
+    {PICTURE_CROP, 50, 50, 224, 224, 0, 50, 0, 50, 0, 0, 224, 224},
+    {PICTURE_CROP, 1, 65535, 2, 1, 0, 1, 32767.25, 32767.75, 0, 0, 2, 1},
+    {PICTURE_PAD, 640, 480, 224, 224, 0, 640, 0, 480, 0, 28, 224, 168},
+    {PICTURE_PAD, 480, 640, 224, 224, 0, 480, 0, 640, 28, 0, 168, 224},
+    {PICTURE_PAD, 100, 100, 28, 28, 0, 100, 0, 100, 0, 0, 28, 28},
+    {PICTURE_PAD, 200, 5, 20, 20, 0, 200, 0, 5, 0, 10, 20, 1},  /* 0.5 rows: none is too few */
+    {PICTURE_PAD, 100, 30, 25, 25, 0, 100, 0, 30, 0, 8, 25, 8}, /* 7.5 is 8, 8.5 above is 8 */
+    {PICTURE_PAD, 100, 34, 25, 25, 0, 100, 0, 34, 0, 8, 25, 8}, /* 8.5 is 8 */
+    {PICTURE_PAD, 65535, 1, 3, 3, 0, 65535, 0, 1, 0, 1, 3, 1},
+};
+
+static void check_axis(struct weights_axis axis, uint32_t n_in, double from, double to,
+                       uint32_t n_out) {
+    assert_int_equal(axis.n_in, n_in);
+    assert_int_equal(axis.n_out, n_out);
+    assert_true(fabs(axis.from - from) < 0.01 && fabs(axis.to - to) < 0.01);
+    assert_true(axis.from >= 0 && axis.from < axis.to && axis.to <= (float)n_in);
+}
+
+static void windows_and_places(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct row *row = &rows[i];
+        struct picture_plan plan = {
+            .width = row->to_width, .height = row->to_height, .fit = row->fit};
+        struct fit fit = fit_make(&plan, row->width, row->height);
+        check_axis(fit.x, row->width, row->left, row->right, row->n_x);
+        check_axis(fit.y, row->height, row->top, row->bottom, row->n_y);
+        assert_int_equal(fit.left, row->x);
+        assert_int_equal(fit.top, row->y);
+    }
+}
+
+/* Whatever the sizes: something of the old picture is used, and the new one holds what is made. */
+static void no_size_leaves_the_picture(void **state) {
+    (void)state;
+    static const uint32_t sizes[] = {1, 2, 3, 28, 333, 65535};
+    enum { N = 6 };
+    for (int i = 0; i < N * N * N * N * 3; i++) {
+        struct picture_plan plan = {.width = sizes[i % N],
+                                    .height = sizes[i / N % N],
+                                    .fit = (enum picture_fit)(i / (N * N * N * N))};
+        uint32_t width = sizes[i / (N * N) % N], height = sizes[i / (N * N * N) % N];
+        struct fit fit = fit_make(&plan, width, height);
+        assert_true(fit.x.from >= 0 && fit.x.from < fit.x.to && fit.x.to <= (float)width);
+        assert_true(fit.y.from >= 0 && fit.y.from < fit.y.to && fit.y.to <= (float)height);
+        assert_true(fit.x.n_out >= 1 && fit.left + fit.x.n_out <= plan.width);
+        assert_true(fit.y.n_out >= 1 && fit.top + fit.y.n_out <= plan.height);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(windows_and_places),
+        cmocka_unit_test(no_size_leaves_the_picture),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,107 @@
+/* The room's door: the part is looked for once, and either there are threads over it or a sentence
+ * why not. A part that was loaded is never unloaded: its library would not survive that. */
+#include "serve/picture/picture.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/base/log.h"
+#include "serve/picture/picture_part.h"
+#include "serve/picture/pool.h"
+
+enum { MISSING_BYTES = 400 };
+
+struct pictures {
+    struct picture_pool *pool;   /* NULL without the part */
+    char missing[MISSING_BYTES]; /* why */
+};
+
+/* ---- the part -------------------------------------------------------------------------------- */
+
+static void explain(struct pictures *pictures, const char *path, const char *reason) {
+    snprintf(pictures->missing, sizeof(pictures->missing),
+             "pictures cannot be decoded without %s (%s); it is built where libvips is: "
+             "tools/bootstrap pictures, then make",
+             path, reason);
+}
+
+static bool fits(const struct picture_part *part) {
+    return part->abi == PICTURE_PART_ABI && part->size >= sizeof(*part) && part->version &&
+           part->decode && part->thread_end && part->held_bytes;
+}
+
+/* Returns: NULL, explained. */
+static const struct picture_part *load(struct pictures *pictures, const char *path) {
+    uv_lib_t lib;
+    void *symbol = NULL;
+    const struct picture_part *(*entry)(void);
+    if (uv_dlopen(path, &lib) != 0 || uv_dlsym(&lib, PICTURE_PART_ENTRY, &symbol) != 0) {
+        explain(pictures, path, uv_dlerror(&lib));
+        uv_dlclose(&lib);
+        return NULL;
+    }
+    memcpy(&entry, &symbol, sizeof(entry)); /* ISO C has no cast between the two */
+    const struct picture_part *part = entry();
+    if (!part || !fits(part)) {
+        explain(pictures, path, part ? "it was built for another server" : "libvips did not start");
+        return NULL;
+    }
+    return part;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+enum status pictures_new(const struct pictures_options *options, struct pictures **out,
+                         struct error *err) {
+    struct pictures *pictures = calloc(1, sizeof(*pictures));
+    enum status st = ST_OK;
+    if (!pictures) {
+        return error_set(err, ST_NO_MEMORY, "out of memory for decoding pictures");
+    }
+    const struct picture_part *part = load(pictures, options->part);
+    if (part) {
+        st = picture_pool_new(part, options, &pictures->pool, err);
+        log_event(LOG_INFO, "pictures can be decoded", LOG_TEXT_OF("library", part->version),
+                  LOG_TEXT_OF("file", options->part));
+    }
+    if (st != ST_OK) {
+        free(pictures);
+        return st;
+    }
+    *out = pictures;
+    return ST_OK;
+}
+
+void pictures_free(struct pictures *pictures) {
+    if (!pictures) {
+        return;
+    }
+    if (pictures->pool) {
+        picture_pool_free(pictures->pool);
+    }
+    free(pictures);
+}
+
+const char *pictures_missing(const struct pictures *pictures) {
+    return pictures->pool ? NULL : pictures->missing;
+}
+
+/* ---- jobs ------------------------------------------------------------------------------------ */
+
+void picture_submit(struct pictures *pictures, struct picture_job *job) {
+    job->error = (struct error){.status = ST_OK};
+    job->waiting = false;
+    if (pictures->pool) {
+        picture_pool_submit(pictures->pool, job);
+    } else {
+        error_set(&job->error, ST_UNSUPPORTED, "%s", pictures->missing);
+        picture_pool_post_done(job);
+    }
+}
+
+void picture_cancel(struct pictures *pictures, struct picture_job *job) {
+    if (pictures->pool) {
+        picture_pool_cancel(pictures->pool, job);
+    }
+}

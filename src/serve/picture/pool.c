@@ -1,0 +1,171 @@
+/* A queue, threads that take from its head, and a message to the worker for each job that is over.
+ * A job is in exactly one place: waiting (in the queue, under the lock), with a thread, or
+ * posted. */
+#include "serve/picture/pool.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "core/event/lock.h"
+#include "serve/picture/decode.h"
+
+struct picture_pool {
+    const struct picture_part *part;
+    size_t max_queued;
+    uint64_t max_pixels;
+    struct lock lock;
+    struct lock_cond work;
+    /* guarded by the lock */
+    struct picture_job *head, *tail;
+    size_t n_queued;
+    bool ending;
+    /* the main thread's */
+    unsigned n_threads;
+    uv_thread_t threads[];
+};
+
+/* ---- jobs that are over ---------------------------------------------------------------------- */
+
+static void on_done(struct worker_msg *msg) {
+    struct picture_job *job =
+        (struct picture_job *)((char *)msg - offsetof(struct picture_job, msg));
+    job->done(job);
+}
+
+void picture_pool_post_done(struct picture_job *job) {
+    job->msg.run = on_done;
+    worker_post(job->worker, &job->msg);
+}
+
+static void post_cancelled(struct picture_job *job, const char *why) {
+    error_set(&job->error, ST_CANCELLED, "the picture was not decoded: %s", why);
+    picture_pool_post_done(job);
+}
+
+/* ---- the queue, under the lock --------------------------------------------------------------- */
+
+static void push(struct picture_pool *pool, struct picture_job *job) {
+    lock_assert_held(&pool->lock);
+    job->waiting = true;
+    job->next = NULL;
+    job->previous = pool->tail;
+    *(pool->tail ? &pool->tail->next : &pool->head) = job;
+    pool->tail = job;
+    pool->n_queued++;
+}
+
+static void unlink_job(struct picture_pool *pool, struct picture_job *job) {
+    lock_assert_held(&pool->lock);
+    assert(job->waiting);
+    *(job->previous ? &job->previous->next : &pool->head) = job->next;
+    *(job->next ? &job->next->previous : &pool->tail) = job->previous;
+    job->waiting = false;
+    pool->n_queued--;
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+/* Waits for a job. Returns: NULL at the end. */
+static struct picture_job *take(struct picture_pool *pool) {
+    lock_take(&pool->lock);
+    while (!pool->head && !pool->ending) {
+        lock_wait(&pool->lock, &pool->work);
+    }
+    struct picture_job *job = pool->ending ? NULL : pool->head;
+    if (job) {
+        unlink_job(pool, job);
+    }
+    lock_drop(&pool->lock);
+    return job;
+}
+
+static void thread_main(void *arg) {
+    struct picture_pool *pool = arg;
+    pthread_setname_np(pthread_self(), "pictures");
+    for (struct picture_job *job = take(pool); job; job = take(pool)) {
+        job->error.status = picture_decode(pool->part, pool->max_pixels, job->plan, job->file,
+                                           job->out, &job->error);
+        picture_pool_post_done(job);
+    }
+    pool->part->thread_end();
+}
+
+static void end_threads(struct picture_pool *pool) {
+    lock_take(&pool->lock);
+    pool->ending = true;
+    lock_wake_all(&pool->work);
+    lock_drop(&pool->lock);
+    for (unsigned i = 0; i < pool->n_threads; i++) {
+        uv_thread_join(&pool->threads[i]);
+    }
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+enum status picture_pool_new(const struct picture_part *part,
+                             const struct pictures_options *options, struct picture_pool **out,
+                             struct error *err) {
+    unsigned n_threads = options->n_threads > 0 ? options->n_threads : 1;
+    struct picture_pool *pool = calloc(1, sizeof(*pool) + n_threads * sizeof(pool->threads[0]));
+    if (!pool) {
+        return error_set(err, ST_NO_MEMORY, "out of memory for %u threads that decode pictures",
+                         n_threads);
+    }
+    pool->part = part;
+    pool->max_queued = options->max_queued;
+    pool->max_pixels = options->max_pixels;
+    lock_init(&pool->lock);
+    lock_cond_init(&pool->work);
+    for (; pool->n_threads < n_threads; pool->n_threads++) {
+        int rc = uv_thread_create(&pool->threads[pool->n_threads], thread_main, pool);
+        if (rc != 0) {
+            picture_pool_free(pool);
+            return error_set(err, ST_IO, "no thread for decoding pictures: %s", uv_strerror(rc));
+        }
+    }
+    *out = pool;
+    return ST_OK;
+}
+
+void picture_pool_free(struct picture_pool *pool) {
+    end_threads(pool);
+    for (struct picture_job *job = pool->head; job;) {
+        struct picture_job *next = job->next; /* the job may be gone once it is posted */
+        job->waiting = false;
+        post_cancelled(job, "the server ends");
+        job = next;
+    }
+    lock_cond_fini(&pool->work);
+    lock_fini(&pool->lock);
+    free(pool);
+}
+
+/* ---- callers --------------------------------------------------------------------------------- */
+
+void picture_pool_submit(struct picture_pool *pool, struct picture_job *job) {
+    lock_take(&pool->lock);
+    bool full = pool->n_queued >= pool->max_queued;
+    if (!full) {
+        push(pool, job);
+        lock_wake_one(&pool->work);
+    }
+    lock_drop(&pool->lock);
+    if (full) {
+        error_set(&job->error, ST_OVERLOADED,
+                  "%zu pictures wait to be decoded already, no more may", pool->max_queued);
+        picture_pool_post_done(job);
+    }
+}
+
+void picture_pool_cancel(struct picture_pool *pool, struct picture_job *job) {
+    lock_take(&pool->lock);
+    bool waiting = job->waiting;
+    if (waiting) {
+        unlink_job(pool, job);
+    }
+    lock_drop(&pool->lock);
+    if (waiting) {
+        post_cancelled(job, "nobody waits for it any more");
+    }
+}

@@ -1,0 +1,263 @@
+/* Jobs: each is done once, on its worker, however it ends; the queue is bounded; who leaves early
+ * and who comes late is told. The part waits at a gate where a test wants it to. */
+#include "serve/picture/pool.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "serve/picture/picture_fixture.h"
+
+enum { MANY = 300, OUT_BYTES = 4 * 3 * 3 };
+
+static const struct picture_plan plan = {.width = 4,
+                                         .height = 3,
+                                         .layout = PICTURE_NHWC,
+                                         .datatype = DT_UINT8,
+                                         .scale = 1,
+                                         .std = {1, 1, 1}};
+
+/* ---- a part with a gate ---------------------------------------------------------------------- */
+
+static struct {
+    uv_sem_t arrived;         /* a decode has begun */
+    uv_sem_t open;            /* one may go on */
+    _Atomic unsigned n_ended; /* threads */
+} gate;
+
+static enum picture_part_result gated_decode(const struct picture_part_file *file,
+                                             const struct picture_part_sink *sink) {
+    uv_sem_post(&gate.arrived);
+    uv_sem_wait(&gate.open);
+    return fixture_decode(file, sink);
+}
+
+static void thread_end(void) {
+    gate.n_ended++;
+}
+
+static const struct picture_part gated_part = {.decode = gated_decode, .thread_end = thread_end};
+static const struct picture_part good_part = {.decode = fixture_decode, .thread_end = thread_end};
+
+/* ---- jobs ------------------------------------------------------------------------------------ */
+
+struct rig {
+    struct worker *worker;
+    struct picture_pool *pool;
+    unsigned n_done;
+    unsigned n_wanted; /* the loop ends when so many are done */
+};
+
+struct task {
+    struct picture_job job;
+    struct rig *rig;
+    unsigned n_done;
+    uint8_t out[OUT_BYTES];
+};
+
+static void on_done(struct picture_job *job) {
+    struct task *task = (struct task *)job;
+    assert_true(worker_is_current(job->worker));
+    task->n_done++;
+    task->rig->n_done++;
+    if (task->rig->n_done == task->rig->n_wanted) {
+        worker_stop(task->rig->worker);
+    }
+}
+
+static void task_init(struct task *task, struct rig *rig, struct str file) {
+    *task = (struct task){
+        .rig = rig,
+        .job = {
+            .file = file, .plan = &plan, .out = task->out, .worker = rig->worker, .done = on_done}};
+}
+
+static void rig_init(struct rig *rig, const struct picture_part *part, unsigned n_threads,
+                     size_t max_queued) {
+    struct pictures_options options = {
+        .n_threads = n_threads, .max_queued = max_queued, .max_pixels = 12};
+    struct error err;
+    *rig = (struct rig){0};
+    gate.n_ended = 0;
+    assert_int_equal(uv_sem_init(&gate.arrived, 0), 0);
+    assert_int_equal(uv_sem_init(&gate.open, 0), 0);
+    assert_int_equal(worker_new("test", &rig->worker, &err), ST_OK);
+    assert_int_equal(picture_pool_new(part, &options, &rig->pool, &err), ST_OK);
+}
+
+/* Lets the messages of `n` jobs run. */
+static void rig_run(struct rig *rig, unsigned n) {
+    rig->n_wanted = n;
+    while (rig->n_done < n) {
+        worker_run(rig->worker);
+    }
+    assert_int_equal(rig->n_done, n);
+}
+
+static void rig_fini(struct rig *rig) {
+    worker_free(rig->worker);
+    uv_sem_destroy(&gate.arrived);
+    uv_sem_destroy(&gate.open);
+}
+
+static const struct str png = {FIXTURE_PNG("\0\0\0\4", "\0\0\0\3"),
+                               sizeof(FIXTURE_PNG("\0\0\0\4", "\0\0\0\3")) - 1};
+
+/* ---- tests ----------------------------------------------------------------------------------- */
+
+static void each_is_done_once_on_its_worker(void **state) {
+    (void)state;
+    struct rig rig;
+    struct task *tasks = calloc(MANY, sizeof(*tasks));
+    rig_init(&rig, &good_part, 4, MANY);
+    for (int i = 0; i < MANY; i++) {
+        task_init(&tasks[i], &rig, i % 3 == 0 ? STR("not a picture") : png);
+        picture_pool_submit(rig.pool, &tasks[i].job);
+    }
+    rig_run(&rig, MANY);
+    for (int i = 0; i < MANY; i++) {
+        assert_int_equal(tasks[i].n_done, 1);
+        assert_int_equal(tasks[i].job.error.status, i % 3 == 0 ? ST_BAD_PICTURE : ST_OK);
+        assert_int_equal(tasks[i].out[OUT_BYTES - 2], i % 3 == 0 ? 0 : 2); /* the last row */
+    }
+    picture_pool_free(rig.pool);
+    assert_int_equal(gate.n_ended, 4);
+    rig_fini(&rig);
+    free(tasks);
+}
+
+static void the_queue_is_bounded(void **state) {
+    (void)state;
+    struct rig rig;
+    struct task tasks[4];
+    rig_init(&rig, &gated_part, 1, 2);
+    for (int i = 0; i < 4; i++) {
+        task_init(&tasks[i], &rig, png);
+        picture_pool_submit(rig.pool, &tasks[i].job);
+        if (i == 0) {
+            uv_sem_wait(&gate.arrived); /* it does not wait in the queue any more */
+        }
+        assert_int_equal(tasks[i].n_done, 0); /* not before submit returned */
+    }
+    rig_run(&rig, 1);
+    assert_int_equal(tasks[3].job.error.status, ST_OVERLOADED);
+    assert_string_equal(tasks[3].job.error.text,
+                        "2 pictures wait to be decoded already, no more may");
+    for (int i = 0; i < 3; i++) {
+        uv_sem_post(&gate.open);
+    }
+    rig_run(&rig, 4);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(tasks[i].job.error.status, ST_OK);
+    }
+    picture_pool_free(rig.pool);
+    rig_fini(&rig);
+}
+
+/* Of one that runs and three that wait, each in turn is not wanted any more. */
+static void who_is_cancelled_is_told(void **state) {
+    (void)state;
+    for (int cancelled = 0; cancelled < 4; cancelled++) {
+        struct rig rig;
+        struct task tasks[4];
+        rig_init(&rig, &gated_part, 1, 3);
+        for (int i = 0; i < 4; i++) {
+            task_init(&tasks[i], &rig, png);
+            picture_pool_submit(rig.pool, &tasks[i].job);
+            if (i == 0) {
+                uv_sem_wait(&gate.arrived);
+            }
+        }
+        picture_pool_cancel(rig.pool, &tasks[cancelled].job);
+        picture_pool_cancel(rig.pool, &tasks[cancelled].job); /* twice is once */
+        for (int i = 0; i < 4; i++) {
+            uv_sem_post(&gate.open);
+        }
+        rig_run(&rig, 4);
+        for (int i = 0; i < 4; i++) {
+            bool told = i == cancelled && i != 0; /* one that runs ends as ever */
+            assert_int_equal(tasks[i].job.error.status, told ? ST_CANCELLED : ST_OK);
+            assert_int_equal(tasks[i].n_done, 1);
+        }
+        picture_pool_free(rig.pool);
+        rig_fini(&rig);
+    }
+}
+
+static void open_later(void *arg) {
+    (void)arg;
+    usleep(20000); /* picture_pool_free then surely waits; if not, the test holds as well */
+    uv_sem_post(&gate.open);
+}
+
+static void those_who_wait_at_the_end_are_told(void **state) {
+    (void)state;
+    struct rig rig;
+    struct task tasks[3];
+    uv_thread_t opener;
+    rig_init(&rig, &gated_part, 1, 3);
+    for (int i = 0; i < 3; i++) {
+        task_init(&tasks[i], &rig, png);
+        picture_pool_submit(rig.pool, &tasks[i].job);
+        if (i == 0) {
+            uv_sem_wait(&gate.arrived);
+        }
+    }
+    assert_int_equal(uv_thread_create(&opener, open_later, NULL), 0);
+    picture_pool_free(rig.pool);
+    uv_thread_join(&opener);
+    assert_int_equal(rig.n_done, 0);
+    rig_run(&rig, 3);
+    assert_int_equal(tasks[0].job.error.status, ST_OK);
+    assert_int_equal(tasks[1].job.error.status, ST_CANCELLED);
+    assert_int_equal(tasks[2].job.error.status, ST_CANCELLED);
+    rig_fini(&rig);
+}
+
+/* ---- without the part ------------------------------------------------------------------------ */
+
+static void check_missing(const char *path, const char *why) {
+    struct pictures_options options = {
+        .part = path, .n_threads = 2, .max_queued = 5, .max_pixels = 12};
+    struct pictures *pictures = NULL;
+    struct error err;
+    struct rig rig = {0};
+    struct task task;
+    assert_int_equal(worker_new("test", &rig.worker, &err), ST_OK);
+    assert_int_equal(pictures_new(&options, &pictures, &err), ST_OK);
+    assert_non_null(pictures_missing(pictures));
+    assert_non_null(strstr(pictures_missing(pictures), path));
+    assert_non_null(strstr(pictures_missing(pictures), why));
+    assert_non_null(strstr(pictures_missing(pictures), "tools/bootstrap pictures, then make"));
+    task_init(&task, &rig, png);
+    picture_submit(pictures, &task.job);
+    assert_int_equal(task.n_done, 0);
+    picture_cancel(pictures, &task.job);
+    rig_run(&rig, 1);
+    assert_int_equal(task.job.error.status, ST_UNSUPPORTED);
+    assert_string_equal(task.job.error.text, pictures_missing(pictures));
+    pictures_free(pictures);
+    worker_free(rig.worker);
+}
+
+static void without_the_part(void **state) {
+    (void)state;
+    check_missing("/nowhere/libsluice_pictures.so", "No such file");
+    check_missing("/proc/self/status", "invalid ELF header");
+    check_missing("libc.so.6", "undefined symbol");
+    pictures_free(NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_is_done_once_on_its_worker),
+        cmocka_unit_test(the_queue_is_bounded),
+        cmocka_unit_test(who_is_cancelled_is_told),
+        cmocka_unit_test(those_who_wait_at_the_end_are_told),
+        cmocka_unit_test(without_the_part),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

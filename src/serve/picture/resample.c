@@ -1,0 +1,182 @@
+/* Two passes in fixed point, rows rounded to bytes between them, as Pillow's resize does: the same
+ * order and the same rounding give the same bytes. New rows that are being added up are in a ring,
+ * as many as one old row can bear upon. */
+#include "serve/picture/resample.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "core/base/checked.h"
+
+enum { MAX_CHANNELS = 4, HALF = 1 << (WEIGHT_BITS - 1) };
+
+struct resample {
+    struct resample_plan plan;
+    struct weights x, y;
+    uint32_t n_rows; /* old rows that came */
+    uint32_t n_done; /* new rows that were given */
+    uint32_t n_open; /* new rows begun, the given ones included */
+    uint32_t n_slots;
+    size_t n_samples; /* in a new row */
+    int32_t *sums;    /* n_slots rows */
+    uint8_t *narrow;  /* an old row at the new width; then a new one on its way out */
+};
+
+static uint8_t byte_of(int32_t sum) {
+    int32_t value = sum >> WEIGHT_BITS; /* towards minus infinity with gcc and clang */
+    if (value < 0) {
+        return 0;
+    }
+    return (uint8_t)(value > 255 ? 255 : value);
+}
+
+static uint32_t span_end(struct weights_span span) {
+    return span.first + span.n;
+}
+
+/* How many new rows one old row bears upon, at most. */
+static uint32_t count_slots(const struct weights *y) {
+    uint32_t most = 1, open = 0;
+    for (uint32_t done = 0; done < y->n_out; done++) {
+        while (open < y->n_out && y->spans[open].first < span_end(y->spans[done])) {
+            open++;
+        }
+        most = open - done > most ? open - done : most;
+    }
+    return most;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static bool make_room(struct resample *resample) {
+    size_t n_samples, n_sums, n_bytes;
+    if (!weights_init(&resample->x, &resample->plan.x, resample->plan.filter) ||
+        !weights_init(&resample->y, &resample->plan.y, resample->plan.filter)) {
+        return false;
+    }
+    resample->n_slots = count_slots(&resample->y);
+    if (!checked_mul(resample->x.n_out, resample->plan.n_channels, &n_samples) ||
+        !checked_mul(n_samples, resample->n_slots, &n_sums) ||
+        !checked_mul(n_sums, sizeof(*resample->sums), &n_bytes)) {
+        return false;
+    }
+    resample->n_samples = n_samples;
+    resample->sums = malloc(n_bytes);
+    resample->narrow = malloc(n_samples);
+    return resample->sums && resample->narrow;
+}
+
+enum status resample_new(const struct resample_plan *plan, struct resample **out,
+                         struct error *err) {
+    struct resample *resample = calloc(1, sizeof(*resample));
+    assert(plan->n_channels == 3 || plan->n_channels == MAX_CHANNELS);
+    if (resample) {
+        resample->plan = *plan;
+    }
+    if (!resample || !make_room(resample)) {
+        resample_free(resample);
+        return error_set(err, ST_NO_MEMORY,
+                         "out of memory for resizing a picture of %" PRIu32 " x %" PRIu32
+                         " pixels to %" PRIu32 " x %" PRIu32,
+                         plan->x.n_in, plan->y.n_in, plan->x.n_out, plan->y.n_out);
+    }
+    *out = resample;
+    return ST_OK;
+}
+
+void resample_free(struct resample *resample) {
+    if (!resample) {
+        return;
+    }
+    weights_fini(&resample->x);
+    weights_fini(&resample->y);
+    free(resample->sums);
+    free(resample->narrow);
+    free(resample);
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* `n_channels` is a constant where it is called, so that the loops over it are none. */
+static inline __attribute__((always_inline)) void narrow(struct resample *resample,
+                                                         const uint8_t *samples,
+                                                         const uint32_t n_channels) {
+    const struct weights *x = &resample->x;
+    uint8_t *out = resample->narrow;
+    for (uint32_t i = 0; i < x->n_out; i++) {
+        const int32_t *weights = weights_of(x, i);
+        const uint8_t *from = samples + (size_t)x->spans[i].first * n_channels;
+        uint32_t n = x->spans[i].n;
+        int32_t sums[MAX_CHANNELS] = {HALF, HALF, HALF, HALF};
+        for (uint32_t k = 0; k < n; k++) {
+            for (uint32_t c = 0; c < n_channels; c++) {
+                sums[c] += from[c] * weights[k];
+            }
+            from += n_channels;
+        }
+        for (uint32_t c = 0; c < n_channels; c++) {
+            out[c] = byte_of(sums[c]);
+        }
+        out += n_channels;
+    }
+}
+
+static void narrow_row(struct resample *resample, const uint8_t *samples) {
+    if (resample->plan.n_channels == 3) {
+        narrow(resample, samples, 3);
+    } else {
+        narrow(resample, samples, MAX_CHANNELS);
+    }
+}
+
+static int32_t *sums_of(struct resample *resample, uint32_t y) {
+    return resample->sums + (y % resample->n_slots) * resample->n_samples;
+}
+
+static void open_rows(struct resample *resample) {
+    const struct weights *y = &resample->y;
+    while (resample->n_open < y->n_out && y->spans[resample->n_open].first <= resample->n_rows) {
+        assert(resample->n_open - resample->n_done < resample->n_slots);
+        int32_t *sums = sums_of(resample, resample->n_open);
+        for (size_t i = 0; i < resample->n_samples; i++) {
+            sums[i] = HALF;
+        }
+        resample->n_open++;
+    }
+}
+
+static void add_row(struct resample *resample) {
+    const uint8_t *narrow = resample->narrow;
+    size_t n = resample->n_samples;
+    for (uint32_t y = resample->n_done; y < resample->n_open; y++) {
+        int32_t weight = weights_of(&resample->y, y)[resample->n_rows - resample->y.spans[y].first];
+        int32_t *restrict sums = sums_of(resample, y);
+        for (size_t i = 0; i < n; i++) {
+            sums[i] += narrow[i] * weight;
+        }
+    }
+}
+
+static void give_rows(struct resample *resample) {
+    while (resample->n_done < resample->n_open &&
+           span_end(resample->y.spans[resample->n_done]) == resample->n_rows) {
+        const int32_t *sums = sums_of(resample, resample->n_done);
+        for (size_t i = 0; i < resample->n_samples; i++) {
+            resample->narrow[i] = byte_of(sums[i]);
+        }
+        resample->plan.row(resample->plan.cookie, resample->n_done, resample->narrow);
+        resample->n_done++;
+    }
+}
+
+void resample_row(struct resample *resample, const uint8_t *samples) {
+    assert(resample->n_rows < resample->plan.y.n_in);
+    open_rows(resample);
+    if (resample->n_done < resample->n_open) {
+        narrow_row(resample, samples);
+        add_row(resample);
+    }
+    resample->n_rows++;
+    give_rows(resample);
+}

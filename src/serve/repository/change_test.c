@@ -1,0 +1,479 @@
+/* Models that come, change and go while workers look them up: what is served then, what is told of
+ * it, and that what was replaced is closed. */
+#include "serve/repository/repository.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "core/base/log.h"
+#include "serve/repository/test_dir.h"
+#include "serve/repository/test_rig.h"
+
+enum { TRIES = 5000 };
+
+static atomic_int n_open; /* models of the backend */
+
+/* Opens files that don't begin with "bad". */
+static sluice_status open_file(const sluice_model_args *args, sluice_model **model,
+                               sluice_error *error) {
+    char text[64] = "";
+    FILE *file = fopen(args->path, "r");
+    bool read = file && fgets(text, sizeof(text), file);
+    if (file) {
+        fclose(file);
+    }
+    if (!read || strncmp(text, "bad", 3) == 0) {
+        snprintf(error->text, sizeof(error->text), "a torn file");
+        return SLUICE_UNAVAILABLE;
+    }
+    sluice_status status = rig_backend.model_open(args, model, error);
+    atomic_fetch_add(&n_open, status == SLUICE_OK);
+    return status;
+}
+
+static void close_file(sluice_model *model) {
+    rig_backend.model_close(model);
+    atomic_fetch_sub(&n_open, 1);
+}
+
+struct served {
+    struct test_dir dir;
+    sluice_backend backend;
+    const sluice_backend *builtin[1];
+    struct repository *repository;
+    struct worker *worker;
+    struct error err;
+};
+
+static void pause_a_little(void) {
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+static void begin(struct served *served) {
+    memset(served, 0, sizeof(*served));
+    test_dir_make(&served->dir);
+    served->backend = rig_backend;
+    served->backend.model_open = open_file;
+    served->backend.model_close = close_file;
+    served->builtin[0] = &served->backend;
+    atomic_store(&n_open, 0);
+    assert_int_equal(worker_new("test", &served->worker, &served->err), ST_OK);
+    assert_int_equal(worker_start(served->worker, &served->err), ST_OK);
+}
+
+static void make(struct served *served, enum repository_control control, const char *load) {
+    char path[PATH_MAX];
+    const char *const directories[] = {test_dir_path(&served->dir, "r", path)};
+    struct repository_options options = {.directories = directories,
+                                         .n_directories = 1,
+                                         .builtin = served->builtin,
+                                         .n_builtin = 1,
+                                         .default_max_batch_size = 8,
+                                         .strict_readiness = true,
+                                         .control = control,
+                                         .load = &load,
+                                         .n_load = load != NULL,
+                                         .poll_ns = 1000000,
+                                         .n_loads = 2,
+                                         .workers = &served->worker,
+                                         .n_workers = 1};
+    if (repository_new(&options, &served->repository, &served->err) != ST_OK) {
+        fail_msg("%s", served->err.text);
+    }
+    assert_int_equal(repository_load_start(served->repository, NULL, NULL, &served->err), ST_OK);
+}
+
+static void end(struct served *served) {
+    repository_drain(served->repository);
+    worker_stop(served->worker);
+    worker_join(served->worker);
+    repository_stop(served->repository);
+    repository_free(served->repository);
+    worker_free(served->worker);
+    assert_int_equal(atomic_load(&n_open), 0);
+    test_dir_remove(&served->dir);
+}
+
+/* ---- on the worker --------------------------------------------------------------------------- */
+
+/* Something to be done there, waited for. */
+struct task {
+    struct worker_msg msg;
+    struct served *served;
+    void (*run)(struct task *task);
+    atomic_bool done;
+    const char *name;
+    struct model_version *found;
+    char text[1024];
+};
+
+static void run_task(struct worker_msg *msg) {
+    struct task *task = (struct task *)(void *)msg;
+    task->run(task);
+    atomic_store(&task->done, true);
+}
+
+static void on_worker(struct served *served, struct task *task, void (*run)(struct task *task)) {
+    task->msg = (struct worker_msg){.run = run_task};
+    task->served = served;
+    task->run = run;
+    atomic_store(&task->done, false);
+    worker_post(served->worker, &task->msg);
+    while (!atomic_load(&task->done)) {
+        pause_a_little();
+    }
+}
+
+static void list_one(void *cookie, const struct repository_entry *entry) {
+    char *text = cookie;
+    size_t n = strlen(text);
+    snprintf(text + n, 1024 - n, "%s%.*s %d %s%s%s%s", n > 0 ? ", " : "", STR_ARG(entry->model),
+             (int)entry->number, repository_phase_name(entry->phase), entry->reason[0] ? ": " : "",
+             entry->reason, entry->listed ? "" : " (gone)");
+}
+
+static void list(struct task *task) {
+    task->text[0] = '\0';
+    repository_visit(task->served->repository, list_one, task->text);
+}
+
+static void hold(struct task *task) {
+    struct error err;
+    task->found = NULL;
+    enum status st = repository_find(task->served->repository, str_of(task->name),
+                                     str_make(NULL, 0), &task->found, &err);
+    assert_int_equal(st, ST_OK);
+}
+
+static void let_go(struct task *task) {
+    model_version_unref(task->found);
+}
+
+static void assert_listed(struct served *served, const char *expected) {
+    struct task task;
+    for (int i = 0; i < TRIES; i++) {
+        on_worker(served, &task, list);
+        if (strcmp(task.text, expected) == 0) {
+            return;
+        }
+        pause_a_little();
+    }
+    assert_string_equal(task.text, expected);
+}
+
+static void await_open(int n) {
+    for (int i = 0; i < TRIES && atomic_load(&n_open) != n; i++) {
+        pause_a_little();
+    }
+    assert_int_equal(atomic_load(&n_open), n);
+}
+
+/* ---- changes --------------------------------------------------------------------------------- */
+
+struct asked {
+    struct repository_change change;
+    char name[16];
+    atomic_bool done;
+};
+
+static void note_done(struct repository_change *change) {
+    atomic_store(&((struct asked *)(void *)change)->done, true);
+}
+
+static void ask_with(struct served *served, struct asked *asked, enum repository_act act,
+                     const char *name, struct str config) {
+    snprintf(asked->name, sizeof(asked->name), "%s", name);
+    asked->change = (struct repository_change){.act = act,
+                                               .model = str_of(asked->name),
+                                               .config = config,
+                                               .worker = served->worker,
+                                               .done = note_done};
+    atomic_store(&asked->done, false);
+    repository_change(served->repository, &asked->change);
+}
+
+static void ask(struct served *served, struct asked *asked, enum repository_act act,
+                const char *name) {
+    ask_with(served, asked, act, name, str_make(NULL, 0));
+}
+
+static enum status await_change(struct served *served, struct asked *asked) {
+    while (!atomic_load(&asked->done)) {
+        pause_a_little();
+    }
+    served->err = asked->change.error;
+    return asked->change.error.status;
+}
+
+static enum status change(struct served *served, enum repository_act act, const char *name) {
+    struct asked asked;
+    ask(served, &asked, act, name);
+    return await_change(served, &asked);
+}
+
+static void add(struct served *served, const char *name, const char *text) {
+    test_dir_add(&served->dir, name, text);
+}
+
+static void models_are_loaded_and_unloaded_by_request(void **state) {
+    struct served served;
+    (void)state;
+    begin(&served);
+    add(&served, "r/a/1/model.fake", "one");
+    add(&served, "r/b/1/model.fake", "one");
+    add(&served, "r/c/2/model.fake", "bad");
+    make(&served, REPOSITORY_EXPLICIT, "b");
+    assert_listed(&served, "a 0 untouched, b 1 ready, c 0 untouched");
+    assert_int_equal(change(&served, REPOSITORY_LOAD, "a"), ST_OK);
+    assert_listed(&served, "a 1 ready, b 1 ready, c 0 untouched");
+    assert_int_equal(change(&served, REPOSITORY_LOAD, "a"), ST_OK); /* it has not changed */
+    assert_int_equal(atomic_load(&n_open), 2);
+    assert_int_equal(change(&served, REPOSITORY_LOAD, "c"), ST_BAD_MODEL);
+    assert_non_null(strstr(served.err.text, "version 2: "));
+    assert_non_null(strstr(served.err.text, "a torn file"));
+    assert_int_equal(change(&served, REPOSITORY_UNLOAD, "a"), ST_OK);
+    assert_int_equal(change(&served, REPOSITORY_UNLOAD, "nobody"), ST_OK);
+    assert_int_equal(change(&served, REPOSITORY_LOAD, "nobody"), ST_IO);
+    assert_listed(&served, "a 1 unloaded, b 1 ready, c 2 failed: a torn file");
+    assert_true(repository_is_ready(served.repository));
+    await_open(1);
+    end(&served);
+}
+
+static void names_that_lead_elsewhere_are_refused(void **state) {
+    static const char *const names[] = {"", ".", "..", "../r/a", "a/..", "/etc", "a/1", "a\n"};
+    struct served served;
+    (void)state;
+    begin(&served);
+    add(&served, "r/a/1/model.fake", "one");
+    make(&served, REPOSITORY_EXPLICIT, NULL);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        assert_int_equal(change(&served, REPOSITORY_LOAD, names[i]), ST_BAD_REQUEST);
+        assert_int_equal(change(&served, REPOSITORY_UNLOAD, names[i]), ST_BAD_REQUEST);
+    }
+    struct asked asked;
+    ask(&served, &asked, REPOSITORY_LOAD, "a");
+    await_change(&served, &asked);
+    assert_listed(&served, "a 1 ready");
+    end(&served);
+}
+
+static void a_load_that_fails_leaves_what_is_served(void **state) {
+    struct served served;
+    (void)state;
+    begin(&served);
+    add(&served, "r/a/1/model.fake", "one");
+    add(&served, "r/a/3/model.fake", "three");
+    add(&served, "r/a/config.pbtxt", "version_policy { all { } }");
+    make(&served, REPOSITORY_EXPLICIT, "a");
+    assert_listed(&served, "a 1 ready, a 3 ready");
+    add(&served, "r/a/3/model.fake", "bad and larger");
+    assert_int_equal(change(&served, REPOSITORY_LOAD, "a"), ST_BAD_MODEL);
+    assert_listed(&served, "a 1 ready: version 3: a torn file, "
+                           "a 3 ready: version 3: a torn file");
+    assert_int_equal(atomic_load(&n_open), 2);
+    add(&served, "r/a/3/model.fake", "mended");
+    assert_int_equal(change(&served, REPOSITORY_LOAD, "a"), ST_OK);
+    assert_listed(&served, "a 1 ready, a 3 ready");
+    await_open(2);
+    end(&served);
+}
+
+static void what_is_held_stays_open(void **state) {
+    struct served served;
+    struct task task = {.name = "a"};
+    (void)state;
+    begin(&served);
+    add(&served, "r/a/1/model.fake", "one");
+    make(&served, REPOSITORY_EXPLICIT, "a");
+    assert_listed(&served, "a 1 ready");
+    on_worker(&served, &task, hold);
+    assert_non_null(task.found);
+    add(&served, "r/a/1/model.fake", "another");
+    assert_int_equal(change(&served, REPOSITORY_LOAD, "a"), ST_OK);
+    assert_listed(&served, "a 1 ready, a 1 unloading");
+    assert_int_equal(change(&served, REPOSITORY_UNLOAD, "a"), ST_OK);
+    assert_listed(&served, "a 1 unloading");
+    assert_int_equal(model_version_spec(task.found)->version, 1);
+    on_worker(&served, &task, let_go);
+    assert_listed(&served, "a 1 unloaded");
+    await_open(0);
+    end(&served);
+}
+
+static void a_configuration_and_files_come_with_the_load(void **state) {
+    struct served served;
+    struct asked asked;
+    struct repository_file files[] = {{STR("7/model.fake"), STR("given")}};
+    struct repository_file bad[] = {{STR("../7/model.fake"), STR("x")}};
+    (void)state;
+    begin(&served);
+    add(&served, "r/a/1/model.fake", "one");
+    make(&served, REPOSITORY_EXPLICIT, "a");
+    assert_listed(&served, "a 1 ready");
+    for (int i = 0; i < 3; i++) { /* a bad name, no configuration, and as it should be */
+        asked.change = (struct repository_change){.act = REPOSITORY_LOAD,
+                                                  .model = STR("a"),
+                                                  .config = i == 1 ? (struct str){NULL, 0}
+                                                                   : STR("{\"max_batch_size\": 0}"),
+                                                  .files = i == 0 ? bad : files,
+                                                  .n_files = 1,
+                                                  .worker = served.worker,
+                                                  .done = note_done};
+        atomic_store(&asked.done, false);
+        repository_change(served.repository, &asked.change);
+        assert_int_equal(await_change(&served, &asked), i < 2 ? ST_BAD_FIELD : ST_OK);
+    }
+    assert_listed(&served, "a 7 ready");
+    assert_int_equal(change(&served, REPOSITORY_LOAD, "a"), ST_OK); /* back to the directory */
+    assert_listed(&served, "a 1 ready");
+    end(&served);
+}
+
+static void files_are_watched(void **state) {
+    struct served served;
+    char path[PATH_MAX];
+    (void)state;
+    begin(&served);
+    add(&served, "r/a/1/model.fake", "one");
+    make(&served, REPOSITORY_POLLED, NULL);
+    assert_listed(&served, "a 1 ready");
+    add(&served, "r/a/2/model.fake", "two");
+    assert_listed(&served, "a 2 ready");
+    add(&served, "r/b/1/model.fake", "bad");
+    assert_listed(&served, "a 2 ready, b 1 failed: a torn file");
+    assert_true(repository_is_ready(served.repository));
+    add(&served, "r/b/1/model.fake", "whole now");
+    assert_listed(&served, "a 2 ready, b 1 ready");
+    add(&served, "r/a/2/model.fake", "bad now");
+    assert_listed(&served, "a 2 ready: version 2: a torn file, b 1 ready");
+    test_dir_remove_all(test_dir_path(&served.dir, "r/a/2", path));
+    assert_listed(&served, "a 1 ready, b 1 ready");
+    test_dir_remove_all(test_dir_path(&served.dir, "r/a", path));
+    assert_listed(&served, "a 1 unloaded (gone), b 1 ready");
+    assert_int_equal(change(&served, REPOSITORY_LOAD, "b"), ST_NOT_READY);
+    add(&served, "r/a/9/model.fake", "back");
+    assert_listed(&served, "a 9 ready, b 1 ready");
+    await_open(2);
+    end(&served);
+}
+
+/* ---- many at once ---------------------------------------------------------------------------- */
+
+enum { RELOADS = 200, MODELS = 3 };
+
+/* Looks everything up, turn after turn, and holds it over one. */
+struct looker {
+    struct worker_msg msg;
+    struct served *served;
+    struct model_version *held[MODELS];
+    int n_found;
+    atomic_bool end;
+    atomic_bool ended;
+};
+
+static void look_again(struct worker_msg *msg) {
+    struct looker *looker = (struct looker *)(void *)msg;
+    bool ending = atomic_load(&looker->end);
+    for (int i = 0; i < MODELS; i++) {
+        char name[8];
+        struct error err;
+        if (looker->held[i]) {
+            assert_int_equal(model_version_spec(looker->held[i])->version, 1);
+            model_version_unref(looker->held[i]);
+            looker->held[i] = NULL;
+        }
+        snprintf(name, sizeof(name), "m%d", i);
+        if (!ending) {
+            assert_int_equal(repository_find(looker->served->repository, str_of(name),
+                                             str_make(NULL, 0), &looker->held[i], &err),
+                             ST_OK);
+            looker->n_found++;
+        }
+    }
+    if (ending) {
+        atomic_store(&looker->ended, true);
+    } else {
+        worker_post(looker->served->worker, &looker->msg);
+    }
+}
+
+static void a_model_is_found_in_every_turn_of_many_reloads(void **state) {
+    struct served served;
+    struct asked asked[MODELS];
+    (void)state;
+    begin(&served);
+    for (int i = 0; i < MODELS; i++) {
+        char name[64];
+        snprintf(name, sizeof(name), "r/m%d/1/model.fake", i);
+        add(&served, name, "first");
+    }
+    make(&served, REPOSITORY_EXPLICIT, "*");
+    assert_listed(&served, "m0 1 ready, m1 1 ready, m2 1 ready");
+    struct looker looker = {.msg = {.run = look_again}, .served = &served};
+    worker_post(served.worker, &looker.msg);
+    for (int n = 0; n < RELOADS; n++) {
+        for (int i = 0; i < MODELS; i++) {
+            char name[8];
+            snprintf(name, sizeof(name), "m%d", i);
+            ask_with(&served, &asked[i], REPOSITORY_LOAD, name, STR("{}"));
+        }
+        for (int i = 0; i < MODELS; i++) {
+            assert_int_equal(await_change(&served, &asked[i]), ST_OK);
+        }
+    }
+    atomic_store(&looker.end, true);
+    while (!atomic_load(&looker.ended)) {
+        pause_a_little();
+    }
+    assert_true(looker.n_found > 0);
+    await_open(MODELS);
+    end(&served);
+}
+
+/* Changes that wait when the server ends are refused, those under way are done. */
+static void the_end_comes_while_models_are_loaded(void **state) {
+    enum { ASKED = 40 };
+    struct served served;
+    struct asked asked[ASKED];
+    (void)state;
+    begin(&served);
+    add(&served, "r/a/1/model.fake", "one");
+    make(&served, REPOSITORY_EXPLICIT, NULL);
+    for (int i = 0; i < ASKED; i++) {
+        ask(&served, &asked[i], i % 2 == 0 ? REPOSITORY_LOAD : REPOSITORY_UNLOAD, "a");
+    }
+    repository_drain(served.repository);
+    for (int i = 0; i < ASKED; i++) {
+        enum status st = await_change(&served, &asked[i]);
+        assert_true(st == ST_OK || st == ST_NOT_READY);
+    }
+    assert_int_equal(change(&served, REPOSITORY_LOAD, "a"), ST_NOT_READY);
+    while (repository_is_busy(served.repository)) {
+        pause_a_little();
+    }
+    end(&served);
+}
+
+int main(void) {
+    log_configure(LOG_ERROR, LOG_TEXT);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(models_are_loaded_and_unloaded_by_request),
+        cmocka_unit_test(names_that_lead_elsewhere_are_refused),
+        cmocka_unit_test(a_load_that_fails_leaves_what_is_served),
+        cmocka_unit_test(what_is_held_stays_open),
+        cmocka_unit_test(a_configuration_and_files_come_with_the_load),
+        cmocka_unit_test(files_are_watched),
+        cmocka_unit_test(a_model_is_found_in_every_turn_of_many_reloads),
+        cmocka_unit_test(the_end_comes_while_models_are_loaded),
+    };
+    return cmocka_run_group_tests_name("model/repository_change", tests, NULL, NULL);
+}

@@ -1,0 +1,405 @@
+/* Loading: version by version, and then all of a model takes the place of what was served before,
+ * in one step, so that "the highest" does not change under a client while it loads. What fails is
+ * kept with its reason and does not stop the others. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "core/base/log.h"
+#include "core/event/clock.h"
+#include "serve/repository/internal.h"
+#include "serve/repository/override.h"
+
+const char *ready_print(const struct ready_list *ready, char out[SERVED_TEXT_BYTES]) {
+    size_t len = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < ready->n && len < SERVED_TEXT_BYTES - 1; i++) {
+        bool last_room = len > SERVED_TEXT_BYTES - 28;
+        int wrote = last_room ? snprintf(out + len, SERVED_TEXT_BYTES - len, ", ...")
+                              : snprintf(out + len, SERVED_TEXT_BYTES - len, "%s%" PRIu64,
+                                         i > 0 ? ", " : "", ready->numbers[i]);
+        len = last_room ? SERVED_TEXT_BYTES : len + (size_t)wrote;
+    }
+    return out;
+}
+
+/* ---- one version ----------------------------------------------------------------------------- */
+
+static enum status load_version(struct repository *repository, const struct model *model,
+                                struct model_attempt *attempt) {
+    struct version_options options = {
+        .config = &model->config,
+        .name = model->name,
+        .version = attempt->number,
+        .directory = model->directory,
+        .default_max_batch_size = repository->default_max_batch_size,
+        .max_queue_size = repository->max_queue_size,
+        .usable_cpus = repository->cpus.usable,
+        .spinning_hurts = repository->cpus.quota_below_affinity,
+        .cache = repository->cache,
+        .opened = repository->opened,
+        .opened_cookie = repository->opened_cookie,
+    };
+    lock_take(&repository->backends_lock);
+    enum status st = model_locate(repository->list.backends, model, attempt->number,
+                                  &options.backend, &options.path, &attempt->error);
+    lock_drop(&repository->backends_lock);
+    struct model_config config = model->config;
+    if (st == ST_OK) {
+        config.backend = str_of(options.backend->name);
+        options.config = &config;
+        st = version_open(&options, &attempt->version, &attempt->error);
+    }
+    return st;
+}
+
+static void try_version(struct repository *repository, struct model *model,
+                        struct model_attempt *attempt) {
+    uint64_t began_ns = clock_now_ns();
+    enum status st = load_version(repository, model, attempt);
+    if (st != ST_OK) {
+        log_event(LOG_ERROR, "model failed to load", LOG_STR("model", model->name),
+                  LOG_U64("version", attempt->number), LOG_TEXT_OF("reason", attempt->error.text));
+        return;
+    }
+    struct model_version *version = attempt->version;
+    version->statistics.loaded_ns = clock_now_ns() - began_ns;
+    log_event(LOG_INFO, "model loaded", LOG_STR("model", model->name),
+              LOG_U64("version", attempt->number), LOG_TEXT_OF("backend", version->backend->name),
+              LOG_U64("max_batch_size", version->config.max_batch_size),
+              LOG_U64("instances", version->n_instances), LOG_U64("threads", version->n_threads),
+              LOG_F64("seconds", (double)version->statistics.loaded_ns / 1e9));
+}
+
+static void try_versions(struct repository *repository, struct model *model) {
+    bool stopping = atomic_load_explicit(&repository->stopping, memory_order_relaxed);
+    if (stopping && model->error.status == ST_OK) {
+        error_set(&model->error, ST_NOT_READY, "the server is being stopped");
+    } else if (model->error.status != ST_OK) {
+        log_event(LOG_ERROR, "model failed to load", LOG_STR("model", model->name),
+                  LOG_TEXT_OF("reason", model->error.text));
+    } else {
+        for (size_t i = 0; i < model->n_attempts; i++) {
+            try_version(repository, model, &model->attempts[i]);
+        }
+    }
+}
+
+/* ---- all of a model -------------------------------------------------------------------------- */
+
+/* The list of what is served; NULL when nothing is, or memory is out. */
+static struct ready_list *make_ready(struct model *model) {
+    struct arena *arena = model->arena;
+    struct ready_list *ready = arena_calloc(arena, 1, sizeof(*ready));
+    if (!ready) {
+        return NULL;
+    }
+    ready->versions = arena_calloc(arena, model->n_attempts, sizeof(struct model_version *));
+    ready->numbers = arena_calloc(arena, model->n_attempts, sizeof(*ready->numbers));
+    if (!ready->versions || !ready->numbers) {
+        return NULL;
+    }
+    for (size_t i = 0; i < model->n_attempts; i++) {
+        if (model->attempts[i].version) {
+            ready->versions[ready->n] = model->attempts[i].version;
+            ready->numbers[ready->n++] = model->attempts[i].number;
+        }
+    }
+    for (size_t i = 0; i < ready->n; i++) {
+        ready->versions[i]->siblings = ready->numbers;
+        ready->versions[i]->n_siblings = ready->n;
+    }
+    return ready->n > 0 ? ready : NULL;
+}
+
+/* Collects what failed as the model's own failure. */
+static void keep_failure(struct model *model) {
+    char text[sizeof(model->error.text)];
+    size_t len = 0;
+    enum status status = ST_OK;
+    for (size_t i = 0; i < model->n_attempts && len < sizeof(text); i++) {
+        const struct model_attempt *attempt = &model->attempts[i];
+        if (!attempt->version) {
+            status = status == ST_OK ? attempt->error.status : status;
+            len += (size_t)snprintf(text + len, sizeof(text) - len, "%sversion %" PRIu64 ": %s",
+                                    len > 0 ? "; " : "", attempt->number, attempt->error.text);
+        }
+    }
+    if (model->error.status == ST_OK && status != ST_OK) {
+        error_set(&model->error, status, "%s", text);
+    }
+}
+
+/* What was opened of a model that will not be served. */
+static void give_up(struct model *model) {
+    for (size_t i = 0; i < model->n_attempts; i++) {
+        struct model_attempt *attempt = &model->attempts[i];
+        if (attempt->version) {
+            version_stop(attempt->version);
+            version_close(attempt->version);
+            attempt->version = NULL;
+            error_set(&attempt->error, ST_BAD_MODEL, "not served: another version failed to load");
+        }
+    }
+    model->ready = NULL;
+}
+
+/* What the load came to counts for readiness, if it was the start's or mends what that left. */
+static void count_failure(struct repository *repository, struct shelf *shelf, bool failed) {
+    if (failed && !shelf->failed) {
+        atomic_fetch_add_explicit(&repository->n_failed, 1, memory_order_relaxed);
+    } else if (!failed && shelf->failed) {
+        atomic_fetch_sub_explicit(&repository->n_failed, 1, memory_order_relaxed);
+    }
+    shelf->failed = failed;
+}
+
+/* The model is served from now on. Returns: false, with everything as it was, when memory is
+ * out. */
+static bool swap_in(struct repository *repository, struct shelf *shelf, struct model *model) {
+    struct model *served = shelf->serving, *past = shelf->past, *coming = shelf->coming;
+    shelf->serving = model;
+    shelf->past = NULL;
+    shelf->coming = NULL;
+    if (served) {
+        retire_model(repository, shelf, served);
+    }
+    if (shelf_show(repository, shelf)) {
+        retire_past(repository, past);
+        return true;
+    }
+    if (served) {
+        retire_undo(repository, served);
+    }
+    shelf->serving = served;
+    shelf->past = past;
+    shelf->coming = coming;
+    error_set(&model->error, ST_NO_MEMORY, "out of memory for the table of models");
+    return false;
+}
+
+/* The load has failed: what was served is, and the reason is told. */
+static void note_failure(struct repository *repository, struct shelf *shelf, struct model *model) {
+    struct model *past = shelf->past;
+    shelf->coming = NULL;
+    shelf->past = model;
+    if (shelf_show(repository, shelf)) {
+        retire_past(repository, past);
+    } else {
+        shelf->past = past;
+        model_free(model);
+    }
+}
+
+static void tell(struct repository *repository) {
+    if (repository->changed) {
+        repository->changed(repository->changed_cookie);
+    }
+}
+
+/* The model, all of whose versions are there, to its shelf. Owns: `model`, when it returns true. */
+static bool publish(struct repository *repository, struct model *model,
+                    enum load_occasion occasion) {
+    lock_take(&repository->lock);
+    struct shelf *shelf = shelf_get(repository, model->name);
+    bool published = shelf && swap_in(repository, shelf, model);
+    bool failed = model->error.status != ST_OK;
+    if (published && (!failed || occasion == LOAD_AT_START)) {
+        count_failure(repository, shelf, failed);
+    } else if (!shelf) {
+        error_set(&model->error, ST_NO_MEMORY, "out of memory for the table of models");
+    }
+    lock_drop(&repository->lock);
+    return published;
+}
+
+static void drop(struct repository *repository, struct model *model, enum load_occasion occasion) {
+    give_up(model);
+    lock_take(&repository->lock);
+    struct shelf *shelf = shelf_find(repository_catalog(repository), model->name);
+    if (shelf) {
+        if (occasion == LOAD_AT_START) {
+            count_failure(repository, shelf, true);
+        }
+        note_failure(repository, shelf, model);
+    } else {
+        model_free(model);
+    }
+    lock_drop(&repository->lock);
+}
+
+/* Shows that it is being loaded. Returns: whether a model of that name is served meanwhile. */
+static bool announce(struct repository *repository, struct model *model) {
+    lock_take(&repository->lock);
+    struct shelf *shelf = shelf_find(repository_catalog(repository), model->name);
+    if (shelf && !shelf->coming) {
+        shelf->coming = model;
+        if (!shelf_show(repository, shelf)) {
+            shelf->coming = NULL; /* nobody sees that it is loading: it is loaded all the same */
+        }
+    }
+    bool served = shelf && shelf->serving;
+    lock_drop(&repository->lock);
+    return served;
+}
+
+struct model *load_prepare(const struct model_origin *origin,
+                           const struct repository_change *change, struct error *err) {
+    struct model *model = model_new(origin);
+    enum status st = ST_OK;
+    if (!model) {
+        error_set(err, ST_NO_MEMORY, "out of memory for the model");
+        return NULL;
+    }
+    if (change && change->config.ptr) {
+        model->override_config = arena_dup(model->arena, change->config);
+        st = model->override_config.ptr
+                 ? ST_OK
+                 : error_set(err, ST_NO_MEMORY, "out of memory for the model's configuration");
+    }
+    if (st == ST_OK && change && change->n_files > 0) {
+        st = override_write(model->arena, change->files, change->n_files, &model->temporary, err);
+        model->source = model->directory = str_of(st == ST_OK ? model->temporary : "");
+        model->file_backend = NULL;
+    }
+    if (st != ST_OK) {
+        model_free(model);
+        return NULL;
+    }
+    model_inspect(model);
+    return model;
+}
+
+enum status load_model(struct repository *repository, struct model *model,
+                       enum load_occasion occasion, struct error *err) {
+    bool served = announce(repository, model);
+    try_versions(repository, model);
+    keep_failure(model);
+    bool in_part = occasion != LOAD_ASKED_FOR && !served;
+    model->ready = model->error.status == ST_OK || in_part ? make_ready(model) : NULL;
+    if (!model->ready && model->error.status == ST_OK) {
+        error_set(&model->error, ST_NO_MEMORY, "out of memory for the table of versions");
+    }
+    struct error why = model->error;
+    if (!model->ready || !publish(repository, model, occasion)) {
+        why = model->error;
+        drop(repository, model, occasion);
+    }
+    tell(repository);
+    bool stopping = atomic_load_explicit(&repository->stopping, memory_order_relaxed);
+    return why.status == ST_OK
+               ? ST_OK
+               : error_set(err, stopping ? ST_NOT_READY : ST_BAD_MODEL, "%s", why.text);
+}
+
+/* Of files that are gone there is no failure to tell of. */
+static void forget_failure(struct repository *repository, struct shelf *shelf) {
+    struct model *past = shelf->past;
+    if (!past || past->unloaded || atomic_load_explicit(&shelf->listed, memory_order_relaxed)) {
+        return;
+    }
+    shelf->past = NULL;
+    if (shelf_show(repository, shelf)) {
+        retire_past(repository, past);
+    } else {
+        shelf->past = past;
+    }
+}
+
+void unload_shelf(struct repository *repository, struct shelf *shelf) {
+    lock_assert_held(&repository->lock);
+    struct model *model = shelf->serving, *past = shelf->past;
+    if (!model) {
+        count_failure(repository, shelf, false);
+        forget_failure(repository, shelf);
+        return;
+    }
+    model->unloaded = true;
+    shelf->serving = NULL;
+    shelf->past = NULL;
+    retire_model(repository, shelf, model);
+    if (!shelf_show(repository, shelf)) {
+        retire_undo(repository, model);
+        model->unloaded = false;
+        shelf->serving = model;
+        shelf->past = past;
+        return;
+    }
+    retire_past(repository, past);
+    count_failure(repository, shelf, false);
+    log_event(LOG_INFO, "model unloaded", LOG_STR("model", shelf->name));
+}
+
+/* ---- the start ------------------------------------------------------------------------------- */
+
+/* The `i`th model, if it is there and to be loaded by the start. Returns: false behind the last. */
+static bool next_at_start(struct repository *repository, size_t i, struct model **out) {
+    *out = NULL;
+    lock_take(&repository->lock);
+    const struct catalog *catalog = repository_catalog(repository);
+    bool there = i < catalog->n;
+    if (there && catalog->shelves[i]->at_start) {
+        struct shelf *shelf = catalog->shelves[i];
+        shelf->at_start = false;
+        shelf->seen = shelf->coming->fingerprint;
+        *out = shelf->coming;
+    }
+    lock_drop(&repository->lock);
+    return there;
+}
+
+/* Loads what was prepared for the start, by name; names that are found meanwhile move the others
+ * back, so that none is left out. */
+static void load_all(struct repository *repository, size_t *n, size_t *n_failed) {
+    struct model *model;
+    struct error err;
+    *n = *n_failed = 0;
+    for (size_t i = 0; next_at_start(repository, i, &model); i++) {
+        if (model) {
+            ++*n;
+            *n_failed += load_model(repository, model, LOAD_AT_START, &err) != ST_OK;
+            atomic_fetch_sub_explicit(&repository->n_unsettled, 1, memory_order_release);
+        }
+    }
+    lock_take(&repository->lock);
+    lock_wake_all(&repository->changes.work); /* which have waited for this */
+    lock_drop(&repository->lock);
+}
+
+enum status repository_load(struct repository *repository, struct error *err) {
+    size_t n, n_failed;
+    load_all(repository, &n, &n_failed);
+    return n_failed == 0
+               ? ST_OK
+               : error_set(err, ST_BAD_MODEL, "%zu of %zu models could not be loaded", n_failed, n);
+}
+
+static void loader_main(void *arg) {
+    struct repository *repository = arg;
+    size_t n, n_failed;
+    load_all(repository, &n, &n_failed);
+    if (repository->loaded) {
+        repository->loaded(repository->loaded_cookie);
+    }
+    if (repository->control == REPOSITORY_POLLED) {
+        poll_run(repository);
+    }
+}
+
+enum status repository_load_start(struct repository *repository, void (*done)(void *cookie),
+                                  void *cookie, struct error *err) {
+    repository->loaded = done;
+    repository->loaded_cookie = cookie;
+    int rc = uv_thread_create(&repository->loader, loader_main, repository);
+    if (rc != 0) {
+        return error_set(err, ST_IO, "no thread to load models: %s", uv_strerror(rc));
+    }
+    repository->has_loader = true;
+    return ST_OK;
+}
+
+void repository_load_join(struct repository *repository) {
+    if (repository->has_loader) {
+        uv_thread_join(&repository->loader);
+        repository->has_loader = false;
+    }
+}

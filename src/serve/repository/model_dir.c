@@ -1,0 +1,385 @@
+/* The directory of one model: its configuration, its versions, and the file of each. */
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "codec/kserve/model_config_json.h"
+#include "core/base/doc/doc.h"
+#include "core/base/log.h"
+#include "core/base/num.h"
+#include "serve/config/fingerprint.h"
+#include "serve/repository/model.h"
+#include "serve/repository/override.h"
+
+static bool exists(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0;
+}
+
+bool model_dir_exists(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+bool model_dir_version(const char *name, uint64_t *out) {
+    return name[0] != '0' && num_parse_u64(str_of(name), out);
+}
+
+bool model_dir_is_model(const char *path) {
+    char inner[PATH_MAX];
+    uint64_t number;
+    bool found = (size_t)snprintf(inner, sizeof(inner), "%s/config.pbtxt", path) < sizeof(inner) &&
+                 exists(inner);
+    DIR *dir = found ? NULL : opendir(path);
+    if (!dir) {
+        return found;
+    }
+    for (struct dirent *entry = readdir(dir); entry && !found; entry = readdir(dir)) {
+        found =
+            model_dir_version(entry->d_name, &number) &&
+            (size_t)snprintf(inner, sizeof(inner), "%s/%s", path, entry->d_name) < sizeof(inner) &&
+            model_dir_exists(inner);
+    }
+    closedir(dir);
+    return found;
+}
+
+/* ---- configuration --------------------------------------------------------------------------- */
+
+/* The last part of the directory's real name. */
+static bool is_directory_name(const struct model *model, struct str name) {
+    char *real = realpath(model->directory.ptr, NULL);
+    const char *slash = real ? strrchr(real, '/') : NULL;
+    bool same = slash && str_is(name, slash + 1);
+    free(real);
+    return same;
+}
+
+/* Returns: ST_OK with *doc NULL where there is none. */
+static enum status open_config(struct model *model, struct doc **doc, struct error *err) {
+    *doc = NULL;
+    if (model->override_config.ptr) {
+        struct str text;
+        enum status st =
+            model_config_json_rewrite(model->arena, model->override_config, &text, err);
+        return st == ST_OK ? doc_parse(DOC_JSON, "the configuration given", text, doc, err) : st;
+    }
+    struct str path = arena_printf(model->arena, "%s/config.pbtxt", model->directory.ptr);
+    if (!path.ptr) {
+        return error_set(err, ST_NO_MEMORY, "out of memory for the model's configuration");
+    }
+    return exists(path.ptr) ? doc_load(DOC_PBTXT, path.ptr, doc, err) : ST_OK;
+}
+
+static enum status read_config(struct model *model, struct error *err) {
+    struct doc *doc;
+    enum status st = open_config(model, &doc, err);
+    if (st != ST_OK || !doc) {
+        return st;
+    }
+    model->has_config = true;
+    st = model_config_read(model->arena, doc, &model->config, err);
+    struct str name = model->config.name;
+    if (st == ST_OK && name.len > 0 && !str_eq(name, model->name) &&
+        !is_directory_name(model, name)) {
+        struct doc_node root = doc_root(doc);
+        struct doc_node node = doc_get(&root, "name");
+        st = doc_error(&node, err, "\"%.*s\" must be the name of the model's directory, \"%.*s\"",
+                       STR_ARG(name), STR_ARG(model->name));
+    }
+    doc_free(doc);
+    return st;
+}
+
+/* ---- versions -------------------------------------------------------------------------------- */
+
+struct numbers {
+    uint64_t *items;
+    size_t n;
+    size_t cap;
+};
+
+static bool numbers_add(struct arena *arena, struct numbers *numbers, uint64_t number) {
+    if (numbers->n == numbers->cap) {
+        size_t cap = numbers->cap * 2 + 8;
+        uint64_t *items = arena_realloc(arena, numbers->items, numbers->cap * sizeof(*items),
+                                        cap * sizeof(*items));
+        if (!items) {
+            return false;
+        }
+        numbers->items = items;
+        numbers->cap = cap;
+    }
+    numbers->items[numbers->n++] = number;
+    return true;
+}
+
+static int compare_numbers(const void *a, const void *b) {
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+    return left < right ? -1 : left > right;
+}
+
+/* All version directories, by rising number. */
+static enum status find_versions(struct arena *arena, const struct model *model,
+                                 struct numbers *out, struct error *err) {
+    DIR *dir = opendir(model->directory.ptr);
+    enum status st = ST_OK;
+    if (!dir) {
+        return error_set(err, ST_BAD_MODEL, "%s: %s", model->directory.ptr, strerror(errno));
+    }
+    for (struct dirent *entry = readdir(dir); entry && st == ST_OK; entry = readdir(dir)) {
+        char path[PATH_MAX];
+        uint64_t number;
+        bool fits = (size_t)snprintf(path, sizeof(path), "%s/%s", model->directory.ptr,
+                                     entry->d_name) < sizeof(path);
+        if (entry->d_name[0] == '.' || !fits || !model_dir_exists(path)) {
+            continue;
+        }
+        if (!model_dir_version(entry->d_name, &number)) {
+            log_event(LOG_DEBUG, "not a version's directory: its name is not a number from 1 on",
+                      LOG_TEXT_OF("path", path));
+        } else if (!numbers_add(arena, out, number)) {
+            st = error_set(err, ST_NO_MEMORY, "out of memory for the model's versions");
+        }
+    }
+    closedir(dir);
+    if (out->n > 0) {
+        qsort(out->items, out->n, sizeof(*out->items), compare_numbers);
+    }
+    return st;
+}
+
+static bool is_specific(const struct model *model, uint64_t number) {
+    for (size_t i = 0; i < model->config.n_specific; i++) {
+        if (model->config.specific[i] == number) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void report_absent(const struct model *model, const struct numbers *found) {
+    for (size_t i = 0; i < model->config.n_specific; i++) {
+        uint64_t number = model->config.specific[i];
+        if (!found->n ||
+            !bsearch(&number, found->items, found->n, sizeof(number), compare_numbers)) {
+            log_event(LOG_WARNING, "version_policy names a version that is not there",
+                      LOG_STR("model", model->name), LOG_U64("version", number));
+        }
+    }
+}
+
+/* Which of the versions found does the policy serve? */
+static bool is_chosen(const struct model *model, const struct numbers *found, size_t i) {
+    switch (model->config.policy) {
+    case VERSIONS_LATEST:
+        return found->n - i <= model->config.latest_count;
+    case VERSIONS_ALL:
+        return true;
+    case VERSIONS_SPECIFIC:
+        return is_specific(model, found->items[i]);
+    }
+    return false;
+}
+
+static enum status choose_versions(struct arena *arena, struct model *model,
+                                   const struct numbers *found, struct error *err) {
+    model->attempts = arena_calloc(arena, found->n, sizeof(*model->attempts));
+    if (!model->attempts) {
+        return error_set(err, ST_NO_MEMORY, "out of memory for the model's versions");
+    }
+    report_absent(model, found);
+    for (size_t i = 0; i < found->n; i++) {
+        if (is_chosen(model, found, i)) {
+            model->attempts[model->n_attempts++].number = found->items[i];
+        }
+    }
+    if (model->n_attempts > 0) {
+        return ST_OK;
+    }
+    if (found->n == 0) {
+        return error_set(err, ST_BAD_MODEL,
+                         "%s has no version: expected a directory named by a number from 1 on, "
+                         "without leading zeros",
+                         model->directory.ptr);
+    }
+    return error_set(
+        err, ST_BAD_MODEL, "%s has none of the versions that version_policy names, but %s%" PRIu64,
+        model->directory.ptr, found->n > 1 ? "others, up to " : "", found->items[found->n - 1]);
+}
+
+/* What the server's own settings say of the model wins over its config.pbtxt. */
+static enum status merge_params(struct arena *arena, struct model *model, struct error *err) {
+    enum status st = ST_OK;
+    for (size_t i = 0; model->params && i < model->params->n && st == ST_OK; i++) {
+        const struct repository_param *given = &model->params->items[i];
+        struct model_config_param param = {given->name, given->value, true};
+        st = model_config_set_param(arena, &model->config, &param, err);
+    }
+    return st == ST_BAD_CONFIG ? error_prefix(err, "the parameters that the server is given") : st;
+}
+
+static enum status inspect(struct model *model, struct error *err) {
+    struct arena *arena = model->arena;
+    struct numbers found = {0};
+    enum status st = ST_OK;
+    if (model->override_config.ptr || !model->file_backend) {
+        st = read_config(model, err);
+    }
+    if (st == ST_OK && model->file_backend) {
+        st = numbers_add(arena, &found, 1)
+                 ? ST_OK
+                 : error_set(err, ST_NO_MEMORY, "out of memory for the model's version");
+    } else if (st == ST_OK) {
+        st = find_versions(arena, model, &found, err);
+    }
+    if (st == ST_OK) {
+        st = merge_params(arena, model, err);
+    }
+    return st == ST_OK ? choose_versions(arena, model, &found, err) : st;
+}
+
+void model_inspect(struct model *model) {
+    struct error err;
+    model->config = (struct model_config){.policy = VERSIONS_LATEST, .latest_count = 1};
+    model->fingerprint = fingerprint_of(model->source.ptr);
+    if (inspect(model, &err) != ST_OK) {
+        model->error = err;
+    }
+}
+
+/* ---- making and freeing ---------------------------------------------------------------------- */
+
+struct model *model_new(const struct model_origin *origin) {
+    struct arena *arena = arena_new(NULL, 0);
+    struct model *model = arena ? arena_calloc(arena, 1, sizeof(*model)) : NULL;
+    if (!model) {
+        arena_free(arena);
+        return NULL;
+    }
+    model->arena = arena;
+    model->name = arena_dup(arena, origin->name);
+    model->source = arena_dup(arena, origin->path);
+    model->directory = origin->file_backend ? STR("") : model->source;
+    model->file_backend = origin->file_backend;
+    model->params = origin->params;
+    if (!model->name.ptr || !model->source.ptr) {
+        arena_free(arena);
+        return NULL;
+    }
+    return model;
+}
+
+void model_free(struct model *model) {
+    if (model) {
+        if (model->temporary) {
+            override_remove(model->temporary);
+        }
+        arena_free(model->arena);
+    }
+}
+
+/* ---- the file of a version ------------------------------------------------------------------- */
+
+static struct str file_in(struct arena *arena, const struct model *model, uint64_t number,
+                          const char *name, const char *extension) {
+    return arena_printf(arena, "%s/%" PRIu64 "/%s%s", model->directory.ptr, number, name,
+                        extension);
+}
+
+/* For backends_find: is there a file with this extension that would be the model? */
+struct guess {
+    struct arena *arena;
+    const struct model *model;
+    uint64_t number;
+};
+
+static bool is_there(void *cookie, const char *extension) {
+    const struct guess *guess = cookie;
+    struct str filename = guess->model->config.default_filename;
+    if (filename.len > 0) {
+        return str_ends(filename, str_of(extension));
+    }
+    struct str path = file_in(guess->arena, guess->model, guess->number, "model", extension);
+    return path.ptr && exists(path.ptr);
+}
+
+static enum status find_backend(struct arena *arena, struct backends *backends,
+                                const struct model *model, uint64_t number,
+                                const sluice_backend **out, struct error *err) {
+    if (model->config.backend.len > 0) {
+        return backends_get(backends, model->config.backend, out, err);
+    }
+    struct guess guess = {arena, model, number};
+    *out = backends_find(backends, is_there, &guess);
+    if (*out) {
+        return ST_OK;
+    }
+    return error_set(err, ST_BAD_MODEL,
+                     "%s/%" PRIu64
+                     " has no file that one of the installed backends (%s) would load "
+                     "by itself, such as model.onnx; config.pbtxt can say `backend:` and "
+                     "`default_model_filename:`",
+                     model->directory.ptr, number, backends_list(backends));
+}
+
+/* The first file that is there by one of the backend's extensions; the version's directory for a
+ * backend that has none. */
+static struct str default_file(struct arena *arena, const struct model *model, uint64_t number,
+                               const sluice_backend *backend) {
+    const char *const *extensions = backend->extensions;
+    if (!extensions || !extensions[0]) {
+        return file_in(arena, model, number, "", "");
+    }
+    for (const char *const *extension = extensions; *extension; extension++) {
+        struct str path = file_in(arena, model, number, "model", *extension);
+        if (!path.ptr || exists(path.ptr)) {
+            return path;
+        }
+    }
+    return file_in(arena, model, number, "model", extensions[0]);
+}
+
+/* A backend's library may know a number for it, and no word. */
+static enum status check_readable(const char *path, struct error *err) {
+    if (model_dir_exists(path) || access(path, R_OK) == 0) {
+        return ST_OK;
+    }
+    return error_set(err, ST_BAD_MODEL, "%s: cannot be read: %s", path, strerror(errno));
+}
+
+enum status model_locate(struct backends *backends, const struct model *model, uint64_t number,
+                         const sluice_backend **backend, struct str *path, struct error *err) {
+    struct arena *arena = model->arena;
+    if (model->file_backend) {
+        *backend = model->file_backend;
+        *path = model->source;
+        enum status named = model->config.backend.len > 0
+                                ? backends_get(backends, model->config.backend, backend, err)
+                                : ST_OK;
+        return named == ST_OK ? check_readable(path->ptr, err) : named;
+    }
+    enum status st = find_backend(arena, backends, model, number, backend, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    assert(*backend);
+    *path = model->config.default_filename.len > 0
+                ? file_in(arena, model, number, model->config.default_filename.ptr, "")
+                : default_file(arena, model, number, *backend);
+    if (!path->ptr) {
+        return error_set(err, ST_NO_MEMORY, "out of memory for the model's path");
+    }
+    if (!exists(path->ptr)) {
+        return error_set(err, ST_BAD_MODEL,
+                         "%s: %s (default_model_filename in config.pbtxt can name another file)",
+                         path->ptr, strerror(errno));
+    }
+    return check_readable(path->ptr, err);
+}

@@ -1,0 +1,317 @@
+/* From the command line to models: what is a path? A file is a model of its own; a directory is a
+ * model or holds models, decided by what is in it. It refuses to guess: a directory that is neither
+ * is an error that says what was expected. */
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "core/base/log.h"
+#include "core/base/utf8.h"
+#include "serve/repository/model.h"
+
+enum { MODEL_NAME_MAX = 255 };
+
+bool model_name_ok(struct str name) {
+    if (name.len == 0 || name.len > MODEL_NAME_MAX || str_is(name, ".") || str_is(name, "..") ||
+        !utf8_is_valid(name.ptr, name.len)) {
+        return false;
+    }
+    for (size_t i = 0; i < name.len; i++) {
+        unsigned char c = (unsigned char)name.ptr[i];
+        if (c == '/' || c < 0x20 || c == 0x7f) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- the list -------------------------------------------------------------------------------- */
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "out of memory while looking for models");
+}
+
+static enum status check_name(const struct model_list *list, struct str name, const char *path,
+                              struct error *err) {
+    if (!model_name_ok(name)) {
+        return error_set(
+            err, ST_BAD_CONFIG,
+            "%s: \"%.*s\" cannot be the name of a model: it must be UTF-8 text of 1 to "
+            "%d bytes without '/' and control characters, and not \".\" or \"..\"",
+            path, STR_ARG(name), MODEL_NAME_MAX);
+    }
+    for (size_t i = 0; i < list->n; i++) {
+        if (str_eq(list->items[i].name, name)) {
+            return error_set(
+                err, ST_BAD_CONFIG,
+                "two models are called \"%.*s\": %s and %s; give one another name with "
+                "NAME=PATH",
+                STR_ARG(name), list->items[i].path.ptr, path);
+        }
+    }
+    return ST_OK;
+}
+
+bool model_list_add(struct model_list *list, const struct model_origin *origin) {
+    if (list->n == list->cap) {
+        size_t cap = list->cap * 2 + 8;
+        struct model_origin *items = arena_realloc(
+            list->arena, list->items, list->cap * sizeof(*items), cap * sizeof(*items));
+        if (!items) {
+            return false;
+        }
+        list->items = items;
+        list->cap = cap;
+    }
+    list->items[list->n++] = *origin;
+    return true;
+}
+
+/* A directory that may get more models. */
+static enum status add_root(struct model_list *list, const char *path, struct error *err) {
+    struct str *roots = arena_realloc(list->arena, list->roots, list->n_roots * sizeof(*roots),
+                                      (list->n_roots + 1) * sizeof(*roots));
+    struct str root = roots ? arena_dup(list->arena, str_of(path)) : (struct str){NULL, 0};
+    if (!root.ptr) {
+        return no_memory(err);
+    }
+    list->roots = roots;
+    list->roots[list->n_roots++] = root;
+    return ST_OK;
+}
+
+/* What is being looked at. */
+struct source {
+    const char *path;
+    struct str name;                        /* as the argument says; ptr NULL: not said */
+    const struct repository_params *params; /* NULL: none */
+    bool pinned;                            /* by itself, not as one of a directory */
+};
+
+/* `backend`: for a single file. */
+static enum status add(struct model_list *list, struct str name, const struct source *source,
+                       const sluice_backend *backend, struct error *err) {
+    const char *path = source->path;
+    enum status st = check_name(list, name, path, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    struct model_origin origin = {.name = arena_dup(list->arena, name),
+                                  .path = arena_dup(list->arena, str_of(path)),
+                                  .file_backend = backend,
+                                  .params = source->params,
+                                  .pinned = source->pinned};
+    bool added = origin.name.ptr && origin.path.ptr && model_list_add(list, &origin);
+    return added ? ST_OK : no_memory(err);
+}
+
+/* ---- a file ---------------------------------------------------------------------------------- */
+
+/* A file's name, and then the longest extension that a backend knows of it. */
+struct file_name {
+    struct str name;
+    struct str extension;
+};
+
+static bool file_has_extension(void *cookie, const char *extension) {
+    struct file_name *file = cookie;
+    file->extension = str_of(extension);
+    return file->name.len > file->extension.len && str_ends(file->name, file->extension);
+}
+
+static struct str last_part(struct str path) {
+    struct str part = path;
+    while (path.ptr) {
+        part = str_cut(&path, '/');
+    }
+    return part;
+}
+
+static enum status scan_file(struct model_list *list, const struct source *source,
+                             struct error *err) {
+    struct file_name file = {.name = last_part(str_of(source->path))};
+    const sluice_backend *backend = backends_find(list->backends, file_has_extension, &file);
+    if (!backend) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "%s: no installed backend knows files of this kind (installed in "
+                         "--backend-dir: %s)",
+                         source->path, backends_list(list->backends));
+    }
+    struct str stem = str_make(file.name.ptr, file.name.len - file.extension.len);
+    return add(list, source->name.ptr ? source->name : stem, source, backend, err);
+}
+
+/* ---- a directory ----------------------------------------------------------------------------- */
+
+/* What a directory holds, as far as it matters here. */
+struct contents {
+    bool config;          /* config.pbtxt */
+    bool versions;        /* directories named by a number */
+    bool model_in_number; /* one of which is itself a model's directory */
+    bool models;          /* directories that are a model's */
+    bool directories;
+    bool other; /* files */
+};
+
+static void look_at(const char *directory, const char *name, struct contents *out) {
+    char path[PATH_MAX];
+    uint64_t number;
+    if ((size_t)snprintf(path, sizeof(path), "%s/%s", directory, name) >= sizeof(path)) {
+        return;
+    }
+    if (!model_dir_exists(path)) {
+        out->config = out->config || strcmp(name, "config.pbtxt") == 0;
+        out->other = true;
+        return;
+    }
+    bool is_model = model_dir_is_model(path);
+    bool is_version = model_dir_version(name, &number);
+    out->directories = true;
+    out->versions = out->versions || is_version;
+    out->models = out->models || is_model;
+    out->model_in_number = out->model_in_number || (is_version && is_model);
+}
+
+static enum status open_directory(const char *path, DIR **out, struct error *err) {
+    *out = opendir(path);
+    return *out ? ST_OK : error_set(err, ST_BAD_CONFIG, "%s: %s", path, strerror(errno));
+}
+
+static enum status look_into(const char *path, struct contents *out, struct error *err) {
+    DIR *dir;
+    *out = (struct contents){0};
+    enum status st = open_directory(path, &dir, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    for (struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
+        if (entry->d_name[0] != '.') {
+            look_at(path, entry->d_name, out);
+        }
+    }
+    closedir(dir);
+    return ST_OK;
+}
+
+static enum status scan_entry(struct model_list *list, const char *directory, const char *name,
+                              struct error *err) {
+    char path[PATH_MAX];
+    bool fits = (size_t)snprintf(path, sizeof(path), "%s/%s", directory, name) < sizeof(path);
+    if (name[0] == '.' || !fits || !model_dir_exists(path)) {
+        return ST_OK;
+    }
+    if (!model_name_ok(str_of(name))) {
+        log_event(LOG_WARNING, "a directory whose name cannot be a model's is left out",
+                  LOG_TEXT_OF("path", path));
+        return ST_OK;
+    }
+    return add(list, str_of(name), &(struct source){.path = path}, NULL, err);
+}
+
+static enum status scan_models(struct model_list *list, const char *path, struct error *err) {
+    DIR *dir;
+    enum status st = open_directory(path, &dir, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    for (struct dirent *entry = readdir(dir); entry && st == ST_OK; entry = readdir(dir)) {
+        st = scan_entry(list, path, entry->d_name, err);
+    }
+    closedir(dir);
+    return st;
+}
+
+static enum status not_a_repository(const char *path, struct error *err) {
+    return error_set(
+        err, ST_BAD_CONFIG,
+        "%s: neither a model nor a directory of models; expected "
+        "%s/MODEL/VERSION/model.onnx or %s/VERSION/model.onnx, VERSION being a number "
+        "from 1 on, with a config.pbtxt in the model's directory where one is needed; a "
+        "model that is one file is given by the file's path",
+        path, path, path);
+}
+
+static enum status scan_model_dir(struct model_list *list, const struct source *source,
+                                  struct error *err) {
+    if (source->name.ptr) {
+        return add(list, source->name, source, NULL, err);
+    }
+    char *real = realpath(source->path, NULL); /* "." has a name, too */
+    if (!real) {
+        return error_set(err, ST_BAD_CONFIG, "%s: %s", source->path, strerror(errno));
+    }
+    enum status st = add(list, last_part(str_of(real)), source, NULL, err);
+    free(real);
+    return st;
+}
+
+static enum status scan_dir(struct model_list *list, const struct source *source,
+                            struct error *err) {
+    const char *path = source->path;
+    struct contents contents;
+    enum status st = look_into(path, &contents, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    if (contents.config || (contents.versions && !contents.model_in_number)) {
+        return scan_model_dir(list, source, err);
+    }
+    if (!contents.models) {
+        return not_a_repository(path, err);
+    }
+    if (source->params && source->params->n > 0) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "%s: a directory of models has no parameters of its own; they are for one "
+                         "model",
+                         path);
+    }
+    if (source->name.ptr) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "%s: a directory of models has no name of its own; NAME=PATH is for one "
+                         "model",
+                         path);
+    }
+    enum status added = add_root(list, path, err);
+    return added == ST_OK ? scan_models(list, path, err) : added;
+}
+
+/* ---- the command line ------------------------------------------------------------------------ */
+
+enum status scan_path(struct model_list *list, const char *argument,
+                      const struct repository_params *params, struct error *err) {
+    struct source source = {.path = argument, .params = params, .pinned = true};
+    struct str rest = str_of(argument);
+    struct str name = str_cut(&rest, '=');
+    if (rest.ptr && !memchr(name.ptr, '/', name.len)) {
+        source.name = name;
+        source.path = rest.ptr;
+    }
+    struct stat info;
+    if (source.path[0] == '\0' || stat(source.path, &info) != 0) {
+        return error_set(err, ST_BAD_CONFIG, "%s: %s", source.path[0] ? source.path : argument,
+                         source.path[0] ? strerror(errno) : "no path after the =");
+    }
+    return S_ISDIR(info.st_mode) ? scan_dir(list, &source, err) : scan_file(list, &source, err);
+}
+
+enum status scan_root(struct model_list *list, struct str root, struct error *err) {
+    return scan_models(list, root.ptr, err);
+}
+
+enum status scan_repository(struct model_list *list, const char *path, struct error *err) {
+    struct contents contents;
+    enum status st = look_into(path, &contents, err);
+    if (st == ST_OK) {
+        st = add_root(list, path, err);
+    }
+    if (st != ST_OK) {
+        return st;
+    }
+    if (!contents.directories && !contents.other) {
+        log_event(LOG_WARNING, "the model repository is empty", LOG_TEXT_OF("path", path));
+        return ST_OK;
+    }
+    return contents.models ? scan_models(list, path, err) : not_a_repository(path, err);
+}

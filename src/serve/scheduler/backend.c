@@ -1,0 +1,328 @@
+/* Finding and loading backends. */
+#include "serve/scheduler/backend.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uv.h>
+
+#include "core/base/arena.h"
+#include "core/base/buf.h"
+#include "core/base/log.h"
+#include "core/event/clock.h"
+#include "serve/config/read.h"
+#include "serve/scheduler/respond.h"
+
+/* ---- the host's side ------------------------------------------------------------------------- */
+
+static void host_log(sluice_log_level level, const char *model, const char *text) {
+    static const enum log_level levels[] = {
+        [SLUICE_LOG_ERROR] = LOG_ERROR,
+        [SLUICE_LOG_WARNING] = LOG_WARNING,
+        [SLUICE_LOG_INFO] = LOG_INFO,
+        [SLUICE_LOG_DEBUG] = LOG_DEBUG,
+    };
+    bool known = (unsigned)level < sizeof(levels) / sizeof(levels[0]);
+    enum log_level ours = known ? levels[level] : LOG_INFO;
+    if (!model || model[0] == '\0') { /* of the backend as a whole */
+        log_event(ours, "backend", LOG_TEXT_OF("text", text ? text : ""));
+        return;
+    }
+    log_event(ours, "backend", LOG_TEXT_OF("model", model), LOG_TEXT_OF("text", text ? text : ""));
+}
+
+const sluice_host *backend_host(void) {
+    static const sluice_host host = {
+        .size = sizeof(host),
+        .abi = SLUICE_BACKEND_ABI,
+        .respond = host_respond,
+        .is_cancelled = host_is_cancelled,
+        .log = host_log,
+        .now_ns = clock_now_ns,
+        .computed = host_computed,
+    };
+    return &host;
+}
+
+enum status backend_error(struct error *err, const sluice_backend *backend, sluice_status status,
+                          const char *text) {
+    static const enum status ours[] = {
+        [SLUICE_OK] = ST_BACKEND_FAILED,       [SLUICE_INVALID_ARGUMENT] = ST_BAD_REQUEST,
+        [SLUICE_NOT_FOUND] = ST_NOT_FOUND,     [SLUICE_UNAVAILABLE] = ST_NOT_READY,
+        [SLUICE_UNSUPPORTED] = ST_UNSUPPORTED, [SLUICE_CANCELLED] = ST_CANCELLED,
+        [SLUICE_NO_MEMORY] = ST_NO_MEMORY,     [SLUICE_INTERNAL] = ST_BACKEND_FAILED,
+    };
+    bool known = (unsigned)status < sizeof(ours) / sizeof(ours[0]);
+    enum status st = known ? ours[status] : ST_BACKEND_FAILED;
+    if (!text || text[0] == '\0') {
+        return error_set(err, st, "backend %s failed and gave no reason", backend->name);
+    }
+    return error_set(err, st, "%s", text);
+}
+
+/* ---- the table of a backend ------------------------------------------------------------------ */
+
+enum status backend_check(const sluice_backend *backend, struct str name, struct error *err) {
+    if (!backend) {
+        return error_set(err, ST_BAD_MODEL, "it refused to work with this server (see the log)");
+    }
+    if (backend->abi != SLUICE_BACKEND_ABI) {
+        return error_set(err, ST_BAD_MODEL,
+                         "it was made for version %" PRIu32
+                         " of the backend interface, this server "
+                         "has version %u",
+                         backend->abi, SLUICE_BACKEND_ABI);
+    }
+    if (backend->size < sizeof(*backend)) {
+        return error_set(err, ST_BAD_MODEL, "its table is %zu bytes, expected at least %zu",
+                         backend->size, sizeof(*backend));
+    }
+    if (!backend->model_open || !backend->model_describe || !backend->model_close ||
+        !backend->instance_open || !backend->instance_close || !backend->execute) {
+        return error_set(err, ST_BAD_MODEL, "a function is missing in its table");
+    }
+    if (!backend->name || !str_is(name, backend->name)) {
+        return error_set(err, ST_BAD_MODEL, "it calls itself \"%s\"",
+                         backend->name ? backend->name : "");
+    }
+    return ST_OK;
+}
+
+/* ---- the installed ones ---------------------------------------------------------------------- */
+
+struct installed {
+    struct str name;
+    bool tried;
+    const sluice_backend *backend; /* NULL when it could not be loaded */
+    struct error error;
+};
+
+struct backends {
+    struct arena *arena;
+    struct str directory;
+    struct installed *items; /* by name */
+    size_t n;
+    size_t cap;
+    struct str list;
+};
+
+static const struct str file_prefix = {"libsluice_", 10};
+static const struct str file_suffix = {".so", 3};
+
+static int compare_names(const void *a, const void *b) {
+    const struct installed *left = a, *right = b;
+    return strcmp(left->name.ptr, right->name.ptr);
+}
+
+static struct installed *find(const struct backends *backends, struct str name) {
+    for (size_t i = 0; i < backends->n; i++) {
+        if (str_eq(backends->items[i].name, name)) {
+            return &backends->items[i];
+        }
+    }
+    return NULL;
+}
+
+/* Returns: NULL when memory is out. */
+static struct installed *add(struct backends *backends, struct str name) {
+    if (backends->n == backends->cap) {
+        size_t cap = backends->cap * 2 + 8;
+        struct installed *items = arena_realloc(
+            backends->arena, backends->items, backends->cap * sizeof(*items), cap * sizeof(*items));
+        if (!items) {
+            return NULL;
+        }
+        backends->items = items;
+        backends->cap = cap;
+    }
+    struct installed *item = &backends->items[backends->n];
+    *item = (struct installed){.name = arena_dup(backends->arena, name)};
+    backends->n += item->name.ptr ? 1 : 0;
+    return item->name.ptr ? item : NULL;
+}
+
+static bool add_file(struct backends *backends, struct str file) {
+    if (!str_starts(file, file_prefix) || !str_ends(file, file_suffix)) {
+        return true;
+    }
+    struct str name =
+        str_make(file.ptr + file_prefix.len, file.len - file_prefix.len - file_suffix.len);
+    return !backend_name_ok(name) || find(backends, name) || add(backends, name);
+}
+
+static bool add_builtin(struct backends *backends, const sluice_backend *backend) {
+    struct installed *item = add(backends, str_of(backend->name));
+    if (!item) {
+        return false;
+    }
+    item->tried = true;
+    if (backend_check(backend, item->name, &item->error) == ST_OK) {
+        item->backend = backend;
+    }
+    return true;
+}
+
+/* For messages. `reason`: why the directory could not be looked into, 0 where it could. */
+static bool list_names(struct backends *backends, int reason) {
+    struct buf list;
+    buf_init(&list, backends->arena, 64);
+    for (size_t i = 0; i < backends->n; i++) {
+        buf_printf(&list, "%s%s", i > 0 ? ", " : "", backends->items[i].name.ptr);
+    }
+    if (backends->n == 0) {
+        buf_printf(&list, "none");
+    }
+    if (reason != 0) {
+        buf_printf(&list, "; %s: %s", backends->directory.ptr, strerror(reason));
+    }
+    buf_add_char(&list, '\0');
+    backends->list = str_make(list.data, list.len);
+    return !list.failed;
+}
+
+static bool scan(struct backends *backends) {
+    bool wanted = backends->directory.ptr != NULL;
+    DIR *dir = wanted ? opendir(backends->directory.ptr) : NULL;
+    int reason = wanted && !dir ? errno : 0;
+    bool ok = true;
+    if (dir) {
+        for (struct dirent *entry = readdir(dir); entry && ok; entry = readdir(dir)) {
+            ok = add_file(backends, str_of(entry->d_name));
+        }
+        closedir(dir);
+    }
+    if (ok && backends->n > 0) {
+        qsort(backends->items, backends->n, sizeof(*backends->items), compare_names);
+    }
+    return ok && list_names(backends, reason);
+}
+
+struct backends *backends_new(const char *directory, const sluice_backend *const *builtin,
+                              size_t n_builtin) {
+    struct arena *arena = arena_new(NULL, 0);
+    struct backends *backends = arena ? arena_calloc(arena, 1, sizeof(*backends)) : NULL;
+    if (!backends) {
+        arena_free(arena);
+        return NULL;
+    }
+    backends->arena = arena;
+    if (directory) {
+        backends->directory = arena_dup(arena, str_of(directory));
+    }
+    bool ok = !directory || backends->directory.ptr;
+    for (size_t i = 0; i < n_builtin && ok; i++) {
+        ok = add_builtin(backends, builtin[i]);
+    }
+    if (!ok || !scan(backends)) {
+        arena_free(arena);
+        return NULL;
+    }
+    return backends;
+}
+
+void backends_free(struct backends *backends) {
+    if (backends) {
+        arena_free(backends->arena);
+    }
+}
+
+const char *backends_list(const struct backends *backends) {
+    return backends->list.ptr;
+}
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+static enum status load(const char *path, struct str name, const sluice_backend **out,
+                        struct error *err) {
+    uv_lib_t lib;
+    const sluice_backend *(*entry)(const sluice_host *host);
+    void *symbol = NULL;
+    enum status st = ST_OK;
+    if (uv_dlopen(path, &lib) != 0 || uv_dlsym(&lib, "sluice_backend_entry", &symbol) != 0) {
+        st = error_set(err, ST_BAD_MODEL, "%s", uv_dlerror(&lib));
+        uv_dlclose(&lib);
+    } else {
+        memcpy(&entry, &symbol, sizeof(entry)); /* ISO C has no cast between the two */
+        const sluice_backend *backend = entry(backend_host());
+        st = backend_check(backend, name, err);
+        *out = st == ST_OK ? backend : NULL;
+    }
+    if (st != ST_OK) {
+        error_prefix(err, "backend %.*s (%s)", STR_ARG(name), path);
+    }
+    return st;
+}
+
+static enum status load_once(struct backends *backends, struct installed *item, struct error *err) {
+    if (!item->tried) {
+        item->tried = true;
+        struct str path = arena_printf(backends->arena, "%s/%s%s%s", backends->directory.ptr,
+                                       file_prefix.ptr, item->name.ptr, file_suffix.ptr);
+        if (!path.ptr) {
+            error_set(&item->error, ST_NO_MEMORY, "out of memory for a backend's path");
+        } else if (load(path.ptr, item->name, &item->backend, &item->error) == ST_OK) {
+            const char *version = item->backend->version;
+            log_event(LOG_INFO, "backend loaded", LOG_STR("backend", item->name),
+                      LOG_TEXT_OF("version", version ? version : ""), LOG_STR("file", path));
+        }
+    }
+    if (!item->backend) {
+        *err = item->error;
+        return err->status;
+    }
+    return ST_OK;
+}
+
+enum status backends_get(struct backends *backends, struct str name, const sluice_backend **out,
+                         struct error *err) {
+    if (!backend_name_ok(name)) {
+        return error_set(err, ST_BAD_MODEL,
+                         "\"%.*s\" is not the name of a backend: those are made of a-z, 0-9, _ "
+                         "and -",
+                         STR_ARG(name));
+    }
+    struct installed *item = find(backends, name);
+    if (item) {
+        enum status st = load_once(backends, item, err);
+        *out = item->backend;
+        return st;
+    }
+    bool somewhere = backends->directory.ptr != NULL;
+    return error_set(err, ST_BAD_MODEL,
+                     "no backend %.*s is installed%s%s (--backend-dir); installed: %s",
+                     STR_ARG(name), somewhere ? " in " : "",
+                     somewhere ? backends->directory.ptr : "", backends->list.ptr);
+}
+
+static bool has_extension(const sluice_backend *backend,
+                          bool (*accepts)(void *cookie, const char *extension), void *cookie) {
+    const char *const *extension = backend->extensions;
+    while (extension && *extension) {
+        if (accepts(cookie, *extension)) {
+            return true;
+        }
+        extension++;
+    }
+    return false;
+}
+
+const sluice_backend *backends_find(struct backends *backends,
+                                    bool (*accepts)(void *cookie, const char *extension),
+                                    void *cookie) {
+    for (size_t i = 0; i < backends->n; i++) {
+        struct installed *item = &backends->items[i];
+        bool first = !item->tried;
+        struct error err;
+        if (load_once(backends, item, &err) != ST_OK) {
+            if (first) {
+                log_event(LOG_WARNING, "a backend could not be loaded",
+                          LOG_TEXT_OF("reason", err.text));
+            }
+        } else if (has_extension(item->backend, accepts, cookie)) {
+            return item->backend;
+        }
+    }
+    return NULL;
+}

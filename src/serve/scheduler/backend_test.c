@@ -1,0 +1,210 @@
+/* Backends: which tables are taken, how a directory of them is read, and the identity backend,
+ * loaded from the build folder as the server would. */
+#include "serve/scheduler/backend.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "serve/config/read.h"
+#include "serve/repository/test_dir.h"
+#include "serve/repository/test_rig.h"
+#include "serve/scheduler/call_state.h"
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+static void names(void **state) {
+    const char *const good[] = {"identity", "a", "0", "my-own_1"};
+    const char *const bad[] = {"", "A", "a.b", "../a", "a/b", "a b", "\xc3\xa4"};
+    (void)state;
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        assert_true(backend_name_ok(str_of(good[i])));
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_false(backend_name_ok(str_of(bad[i])));
+    }
+    assert_false(backend_name_ok(STR("a\0b")));
+}
+
+static void other_abi(sluice_backend *table) {
+    table->abi = SLUICE_BACKEND_ABI + 1;
+}
+static void small_table(sluice_backend *table) {
+    table->size = sizeof(*table) - 8;
+}
+static void no_execute(sluice_backend *table) {
+    table->execute = NULL;
+}
+static void no_describe(sluice_backend *table) {
+    table->model_describe = NULL;
+}
+static void other_name(sluice_backend *table) {
+    table->name = "somebody";
+}
+static void no_name(sluice_backend *table) {
+    table->name = NULL;
+}
+
+struct spoiled {
+    void (*spoil)(sluice_backend *table);
+    const char *says;
+};
+
+static const struct spoiled spoileds[] = {
+    {other_abi, "made for version 2 of the backend interface, this server has version 1"},
+    {small_table, "expected at least"},
+    {no_execute, "a function is missing"},
+    {no_describe, "a function is missing"},
+    {other_name, "calls itself \"somebody\""},
+    {no_name, "calls itself \"\""},
+};
+
+static void tables_that_cannot_be_used(void **state) {
+    struct error err;
+    (void)state;
+    assert_int_equal(backend_check(&rig_backend, STR("fake"), &err), ST_OK);
+    assert_int_equal(backend_check(NULL, STR("fake"), &err), ST_BAD_MODEL);
+    for (size_t i = 0; i < sizeof(spoileds) / sizeof(spoileds[0]); i++) {
+        sluice_backend table = rig_backend;
+        spoileds[i].spoil(&table);
+        assert_int_equal(backend_check(&table, STR("fake"), &err), ST_BAD_MODEL);
+        if (!strstr(err.text, spoileds[i].says)) {
+            fail_msg("\"%s\" lacks \"%s\"", err.text, spoileds[i].says);
+        }
+    }
+}
+
+/* ---- directories ----------------------------------------------------------------------------- */
+
+static void a_directory_of_backends(void **state) {
+    struct test_dir dir;
+    const sluice_backend *const builtin[] = {&rig_backend};
+    const sluice_backend *backend = NULL;
+    struct error err;
+    (void)state;
+    test_dir_make(&dir);
+    test_dir_add(&dir, "libsluice_zeta.so", "this is not a library");
+    test_dir_add(&dir, "libsluice_alpha.so", "nor is this");
+    test_dir_add(&dir, "libsluice_fake.so", "never looked at: it is built in");
+    test_dir_add(&dir, "libsluice_Bad.so", "");
+    test_dir_add(&dir, "libonnxruntime.so.1", "");
+    test_dir_add(&dir, "libsluice_.so", "");
+    struct backends *backends = backends_new(dir.path, builtin, 1);
+    assert_string_equal(backends_list(backends), "alpha, fake, zeta");
+    assert_int_equal(backends_get(backends, STR("fake"), &backend, &err), ST_OK);
+    assert_ptr_equal(backend, &rig_backend);
+    for (int i = 0; i < 2; i++) { /* the second time from memory */
+        assert_int_equal(backends_get(backends, STR("zeta"), &backend, &err), ST_BAD_MODEL);
+        assert_non_null(strstr(err.text, "backend zeta ("));
+        assert_non_null(strstr(err.text, "libsluice_zeta.so"));
+    }
+    assert_int_equal(backends_get(backends, STR("beta"), &backend, &err), ST_BAD_MODEL);
+    assert_non_null(strstr(err.text, "no backend beta is installed in /"));
+    assert_non_null(strstr(err.text, "installed: alpha, fake, zeta"));
+    assert_int_equal(backends_get(backends, STR("../fake"), &backend, &err), ST_BAD_MODEL);
+    backends_free(backends);
+    test_dir_remove(&dir);
+}
+
+static void no_directory_at_all(void **state) {
+    const sluice_backend *backend = NULL;
+    struct error err;
+    const char *const directories[] = {NULL, "/nonexistent/backends"};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct backends *backends = backends_new(directories[i], NULL, 0);
+        assert_string_equal(backends_list(backends),
+                            i == 0 ? "none"
+                                   : "none; /nonexistent/backends: No such file or directory");
+        assert_int_equal(backends_get(backends, STR("identity"), &backend, &err), ST_BAD_MODEL);
+        assert_non_null(strstr(err.text, "installed: none"));
+        backends_free(backends);
+    }
+}
+
+/* ---- the real one ---------------------------------------------------------------------------- */
+
+/* The build folder's backends/, seen from this program in unit/serve/scheduler/. */
+static void backend_dir(char out[PATH_MAX]) {
+    char self[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    assert_true(n > 0);
+    self[n] = '\0';
+    for (int i = 0; i < 4; i++) {
+        *strrchr(self, '/') = '\0';
+    }
+    int len = snprintf(out, PATH_MAX, "%s/backends", self);
+    assert_true(len < PATH_MAX);
+}
+
+static const struct model_config_tensor identity_input = {
+    .name = STR("in"),
+    .datatype = DT_FP32,
+    .dims = {(const int64_t[]){RIG_WIDTH}, 1},
+    .has_dims = true,
+};
+
+/* The rig's requests name their input x. */
+static void open_identity(struct rig *rig, const sluice_backend *backend, uint64_t delay_us) {
+    struct model_config_tensor x = identity_input, y = identity_input;
+    struct error err;
+    x.name = STR("x");
+    y.name = STR("y");
+    struct model_config config = {.max_queue_delay_us = delay_us,
+                                  .has_max_batch_size = true,
+                                  .max_batch_size = RIG_ROWS_MAX,
+                                  .inputs = &x,
+                                  .n_inputs = 1,
+                                  .outputs = &y,
+                                  .n_outputs = 1};
+    if (rig_open_with(rig, backend, &config, 0, &err) != ST_OK) {
+        fail_msg("%s", err.text);
+    }
+}
+
+static void send_two_rows(struct rig *rig) {
+    struct rig_call *call = rig_make(rig, 0, 2, 5);
+    rig_submit(call);
+    assert_int_equal(call_state(&call->call), CALL_PUT_OFF); /* it says that it is cheap */
+}
+
+static void identity_from_the_build_folder(void **state) {
+    static struct rig rig;
+    char directory[PATH_MAX];
+    const sluice_backend *backend = NULL;
+    struct error err;
+    (void)state;
+    backend_dir(directory);
+    struct backends *backends = backends_new(directory, NULL, 0);
+    if (backends_get(backends, STR("identity"), &backend, &err) != ST_OK) {
+        fail_msg("%s", err.text);
+    }
+    open_identity(&rig, backend, 0);
+    assert_int_equal(rig.version->run_on, RUN_ON_WORKER);
+    assert_true(str_is(model_version_spec(rig.version)->platform, "identity"));
+    rig_run(&rig, send_two_rows, 1);
+    assert_int_equal(rig.calls[0].error.status, ST_OK);
+    assert_int_equal(rig.calls[0].n_outputs, 1);
+    assert_int_equal(rig.calls[0].y_dims[0], 2);
+    assert_memory_equal(rig.calls[0].y, rig.calls[0].x, 2 * RIG_WIDTH * sizeof(float));
+    rig_close(&rig);
+    /* However cheap: to wait for company is an instance's business. */
+    open_identity(&rig, backend, 1000);
+    assert_int_equal(rig.version->run_on, RUN_ON_INSTANCE);
+    rig_close(&rig);
+    backends_free(backends);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names),
+        cmocka_unit_test(tables_that_cannot_be_used),
+        cmocka_unit_test(a_directory_of_backends),
+        cmocka_unit_test(no_directory_at_all),
+        cmocka_unit_test(identity_from_the_build_folder),
+    };
+    return cmocka_run_group_tests_name("model/backend", tests, NULL, NULL);
+}

@@ -1,0 +1,139 @@
+/* Batches are formed in the order of arrival: the oldest call is always in, and a later one never
+ * takes the room of an earlier one that would fit. */
+#include "serve/scheduler/batch.h"
+
+/* How many calls that don't fit are passed over: a queue that is full of calls of other shapes must
+ * not cost a walk over all of it under the lock, every time. */
+enum { PASSED_OVER_CALLS = 512 };
+
+static struct str name_of(const sluice_param *param) {
+    return str_make(param->name, param->name_bytes);
+}
+
+static bool param_eq(const sluice_param *a, const sluice_param *b) {
+    if (a->kind != b->kind || !str_eq(name_of(a), name_of(b))) {
+        return false;
+    }
+    switch (a->kind) {
+    case SLUICE_PARAM_BOOL:
+        return a->boolean == b->boolean;
+    case SLUICE_PARAM_INT64:
+        return a->int64 == b->int64;
+    case SLUICE_PARAM_UINT64:
+        return a->uint64 == b->uint64;
+    case SLUICE_PARAM_DOUBLE:
+        return a->number == b->number;
+    case SLUICE_PARAM_STRING:
+        return str_eq(str_make(a->string, a->string_bytes), str_make(b->string, b->string_bytes));
+    }
+    return false;
+}
+
+/* What the scheduler alone reads is not among them. */
+static bool params_eq(const sluice_request *a, const sluice_request *b) {
+    if (a->n_params != b->n_params) {
+        return false;
+    }
+    for (size_t i = 0; i < a->n_params; i++) {
+        if (!param_eq(&a->params[i], &b->params[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool input_eq(const sluice_input *a, const sluice_input *b) {
+    return a->index == b->index && a->rank == b->rank && a->rank > 0 &&
+           memcmp(a->dims + 1, b->dims + 1, (a->rank - 1) * sizeof *a->dims) == 0;
+}
+
+bool batch_can_share(const struct call *a, const struct call *b) {
+    const sluice_request *left = &a->abi, *right = &b->abi;
+    if (left->n_inputs != right->n_inputs || left->n_inputs == 0) {
+        return false;
+    }
+    for (size_t i = 0; i < left->n_inputs; i++) {
+        if (!input_eq(&left->inputs[i], &right->inputs[i])) {
+            return false;
+        }
+    }
+    return params_eq(left, right);
+}
+
+/* Would `call` be taken with `head`, if there is room? Not if its time is over. */
+static bool takes(const struct call *head, const struct call *call, uint64_t now_ns) {
+    return !patience_is_over(&call->patience, now_ns) && batch_can_share(head, call);
+}
+
+/* The largest preferred size that `rows` reaches; 0: none. */
+static uint64_t preferred(const struct batch_rules *rules, uint64_t rows) {
+    uint64_t best = 0;
+    for (size_t i = 0; i < rules->n_preferred; i++) {
+        uint64_t size = rules->preferred[i];
+        best = size <= rows && size > best ? size : best;
+    }
+    return best;
+}
+
+/* Counts calls from `head` on that fit into `max_rows`. */
+static struct batch_offer gather(const struct call *head, uint64_t max_rows, size_t max,
+                                 uint64_t now_ns) {
+    struct batch_offer offer = {
+        .rows = head->abi.batch, .n_calls = 1, .until_ns = head->patience.linger_ns};
+    size_t passed_over = 0;
+    const struct call *call = head->next;
+    for (; call && offer.n_calls < max && passed_over < PASSED_OVER_CALLS; call = call->next) {
+        if (patience_is_over(&call->patience, now_ns)) {
+            passed_over++;
+            continue;
+        }
+        if (call->patience.linger_ns < offer.until_ns) {
+            offer.until_ns = call->patience.linger_ns;
+        }
+        if (!batch_can_share(head, call)) {
+            passed_over++;
+            continue;
+        }
+        if (call->abi.batch > max_rows - offer.rows) {
+            offer.full = true; /* it goes first into the next one */
+            break;
+        }
+        offer.rows += call->abi.batch;
+        offer.n_calls++;
+    }
+    offer.full = offer.full || offer.rows >= max_rows || offer.n_calls == max;
+    return offer;
+}
+
+struct batch_offer batch_offer(const struct batch_rules *rules, const struct call *head, size_t max,
+                               uint64_t now_ns) {
+    if (rules->max_rows == 0 || head->abi.batch >= rules->max_rows) {
+        return (struct batch_offer){
+            .rows = head->abi.batch, .n_calls = 1, .full = true, .until_ns = now_ns};
+    }
+    struct batch_offer offer = gather(head, rules->max_rows, max, now_ns);
+    uint64_t size = preferred(rules, offer.rows);
+    if (size >= head->abi.batch && size > 0) {
+        struct batch_offer exact = gather(head, size, max, now_ns);
+        exact.full = true;
+        return exact;
+    }
+    return offer;
+}
+
+size_t batch_take(const struct batch_rules *rules, struct queue *queue, struct call *head,
+                  struct call **batch, size_t max, uint64_t now_ns) {
+    size_t wanted = batch_offer(rules, head, max, now_ns).n_calls, n = 0;
+    struct call *call = head->next;
+    queue_remove(queue, head);
+    batch[n++] = head;
+    while (n < wanted) { /* they are there: the offer was made of this same queue */
+        struct call *next = call->next;
+        if (takes(head, call, now_ns)) {
+            queue_remove(queue, call);
+            batch[n++] = call;
+        }
+        call = next;
+    }
+    return n;
+}

@@ -1,0 +1,296 @@
+/* Which calls share a batch, and that what is executed together comes back to whom it belongs. */
+#include "serve/scheduler/batch.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "serve/repository/test_rig.h"
+
+/* ---- forming --------------------------------------------------------------------------------- */
+
+enum { N = 8 };
+
+/* A queue made by hand. */
+struct made {
+    struct call calls[N];
+    sluice_input inputs[N];
+    int64_t dims[N][2];
+};
+
+static void queue_make(struct made *queue, size_t n, const int64_t (*dims)[2]) {
+    memset(queue, 0, sizeof *queue);
+    for (size_t i = 0; i < n; i++) {
+        struct call *call = &queue->calls[i];
+        memcpy(queue->dims[i], dims[i], sizeof queue->dims[i]);
+        queue->inputs[i] = (sluice_input){.dims = queue->dims[i], .rank = 2};
+        call->abi.inputs = &queue->inputs[i];
+        call->abi.n_inputs = 1;
+        call->abi.batch = (uint64_t)dims[i][0];
+        call->patience.expires_ns = UINT64_MAX;
+        call->next = i + 1 < n ? &queue->calls[i + 1] : NULL;
+    }
+}
+
+static void test_offers(void **state) {
+    (void)state;
+    static const uint64_t four_eight[] = {4, 8};
+    static const struct {
+        int64_t dims[N][2];
+        size_t n;
+        struct batch_rules rules;
+        size_t max;
+        struct batch_offer want;
+    } rows[] = {
+        {{{1, 4}, {1, 4}, {1, 4}}, 3, {.max_rows = 8}, 64, {3, 3, false, 0}},
+        {{{1, 4}, {1, 4}, {1, 4}}, 3, {.max_rows = 2}, 64, {2, 2, true, 0}},
+        {{{1, 4}, {1, 4}, {1, 4}}, 3, {.max_rows = 8}, 2, {2, 2, true, 0}},
+        {{{1, 4}, {1, 4}}, 2, {.max_rows = 0}, 64, {1, 1, true, 0}},
+        {{{1, 4}, {1, 5}, {1, 4}}, 3, {.max_rows = 8}, 64, {2, 2, false, 0}}, /* another shape */
+        {{{3, 4}, {4, 4}, {1, 4}}, 3, {.max_rows = 4}, 64, {3, 1, true, 0}},  /* nobody overtakes */
+        {{{8, 4}, {1, 4}}, 2, {.max_rows = 8}, 64, {8, 1, true, 0}},
+        {{{0, 4}, {1, 4}}, 2, {.max_rows = 8}, 64, {1, 2, false, 0}},
+        {{{1, 4}, {1, 4}, {1, 4}, {1, 4}, {1, 4}},
+         5,
+         {.max_rows = 16, .preferred = four_eight, .n_preferred = 2},
+         64,
+         {4, 4, true, 0}},
+        {{{3, 4}, {3, 4}}, /* 6 rows make 4, of which the second request is not */
+         2,
+         {.max_rows = 16, .preferred = four_eight, .n_preferred = 2},
+         64,
+         {3, 1, true, 0}},
+        {{{1, 4}, {1, 4}, {1, 4}},
+         3,
+         {.max_rows = 16, .preferred = four_eight, .n_preferred = 2},
+         64,
+         {3, 3, false, 0}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        static struct made queue;
+        queue_make(&queue, rows[i].n, rows[i].dims);
+        struct batch_offer got = batch_offer(&rows[i].rules, &queue.calls[0], rows[i].max, 0);
+        if (got.rows != rows[i].want.rows || got.n_calls != rows[i].want.n_calls ||
+            got.full != rows[i].want.full) {
+            fail_msg("row %zu: %zu calls, %zu rows, full %d", i, got.n_calls, (size_t)got.rows,
+                     got.full);
+        }
+    }
+}
+
+/* What is due waits for an instance, not for a time: a thread that finds none idle would otherwise
+ * look again and again until there is one. */
+static void test_when_to_look_again(void **state) {
+    (void)state;
+    enum { NOW_NS = 1000, LATER_NS = 5000 };
+    static const struct {
+        int64_t rows;
+        uint64_t linger_ns;
+        bool due;
+        uint64_t until_ns;
+    } cases[] = {
+        {4, LATER_NS, true, UINT64_MAX}, /* full */
+        {1, NOW_NS, true, UINT64_MAX},   /* has waited for long enough */
+        {1, LATER_NS, false, LATER_NS},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        static struct made made;
+        struct scheduler scheduler = {.rules = {.max_rows = 4}};
+        uint64_t until_ns = 0;
+        lock_init(&scheduler.lock);
+        queue_make(&made, 1, (const int64_t[][2]){{cases[i].rows, 4}});
+        made.calls[0].patience.linger_ns = cases[i].linger_ns;
+        scheduler.queue.first = &made.calls[0];
+        lock_take(&scheduler.lock);
+        bool due = scheduler_is_due(&scheduler, N, NOW_NS, &until_ns);
+        lock_drop(&scheduler.lock);
+        assert_int_equal(due, cases[i].due);
+        assert_int_equal(until_ns, cases[i].until_ns);
+        lock_fini(&scheduler.lock);
+    }
+}
+
+/* Far more than fit on one page of a queue. */
+static void test_long_queues(void **state) {
+    (void)state;
+    enum { LONG = 1300 };
+    static struct call calls[LONG];
+    static sluice_input inputs[LONG];
+    static const int64_t fits[2] = {1, 4}, does_not[2] = {1, 5};
+    static const struct {
+        size_t n_misfits, want;
+    } rows[] = {{0, 1024}, {100, 1024}, {511, LONG - 511}, {512, 1}};
+    struct batch_rules rules = {.max_rows = 4096};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        for (size_t k = 0; k < LONG; k++) {
+            bool misfit = k > 0 && k <= rows[i].n_misfits;
+            inputs[k] = (sluice_input){.dims = misfit ? does_not : fits, .rank = 2};
+            calls[k] = (struct call){.abi = {.inputs = &inputs[k], .n_inputs = 1, .batch = 1},
+                                     .patience.expires_ns = UINT64_MAX,
+                                     .next = k + 1 < LONG ? &calls[k + 1] : NULL};
+        }
+        struct batch_offer got = batch_offer(&rules, &calls[0], 1024, 0);
+        assert_int_equal(got.n_calls, rows[i].want);
+        assert_int_equal(got.rows, rows[i].want);
+    }
+}
+
+static sluice_param text_param(const char *name, const char *value) {
+    return (sluice_param){.name = name,
+                          .name_bytes = strlen(name),
+                          .kind = SLUICE_PARAM_STRING,
+                          .string = value,
+                          .string_bytes = strlen(value)};
+}
+
+static void test_parameters_and_inputs_that_part_them(void **state) {
+    (void)state;
+    static const int64_t dims[2][2] = {{1, 4}, {1, 4}};
+    static struct made queue;
+    queue_make(&queue, 2, dims);
+    struct call *a = &queue.calls[0], *b = &queue.calls[1];
+    assert_true(batch_can_share(a, b));
+    sluice_param left[] = {text_param("j", "1"), text_param("k", "v")};
+    sluice_param right[] = {text_param("j", "1"), text_param("k", "v")};
+    a->abi.params = left;
+    a->abi.n_params = 2;
+    assert_false(batch_can_share(a, b));
+    b->abi.params = right;
+    b->abi.n_params = 2;
+    assert_true(batch_can_share(a, b));
+    right[0] = text_param("k", "w");
+    assert_false(batch_can_share(a, b));
+    right[0] = text_param("i", "1");
+    assert_false(batch_can_share(a, b));
+    a->abi.n_params = b->abi.n_params = 0;
+    queue.inputs[1].index = 1;
+    assert_false(batch_can_share(a, b));
+    queue.inputs[1] = queue.inputs[0];
+    b->abi.n_inputs = 0;
+    assert_false(batch_can_share(a, b));
+}
+
+/* ---- through a version ----------------------------------------------------------------------- */
+
+static const struct model_config on_instance = {
+    .run_on = RUN_ON_INSTANCE, .instance_count = 1, .latest_count = 1};
+
+/* One is being executed; eight wait, of one to three rows. */
+static void send_behind_a_shut_gate(struct rig *rig) {
+    atomic_store(&rig->model->shut, true);
+    rig_send(rig, 0);
+    rig_await_started(rig, 1);
+    for (size_t i = 1; i < 9; i++) {
+        rig_submit(rig_make(rig, i, (int64_t)(i % 3 + 1), (float)(100 * i)));
+    }
+    atomic_store(&rig->model->shut, false);
+}
+
+static void test_what_waits_is_executed_together(void **state) {
+    static struct rig rig;
+    (void)state;
+    rig_open(&rig, &on_instance, 0);
+    rig_run(&rig, send_behind_a_shut_gate, 9);
+    /* Rows: 2 3 1 2 3 1 2 3, of which 8 fit: 2+3+1+2, 3+1+2, 3. */
+    assert_int_equal(atomic_load(&rig.model->n_executions), 4);
+    static const int sizes[] = {1, 4, 3, 1};
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(atomic_load(&rig.model->sizes[i]), sizes[i]);
+    }
+    for (size_t i = 0; i < 9; i++) {
+        struct rig_call *call = &rig.calls[i];
+        assert_int_equal(call->error.status, ST_OK);
+        assert_int_equal(call->y_dims[0], i == 0 ? 1 : i % 3 + 1);
+        assert_memory_equal(call->y, call->x, (size_t)call->y_dims[0] * RIG_WIDTH * sizeof(float));
+    }
+    rig_close(&rig);
+}
+
+/* One of a batch fails: the others have their answers. */
+static void fail_200(sluice_model *model, const sluice_request *request) {
+    const float *x = request->inputs[0].pieces[0].data;
+    if (x[0] == 200) {
+        sluice_response response = {.size = sizeof response,
+                                    .status = SLUICE_INVALID_ARGUMENT,
+                                    .error = "not this one",
+                                    .final = 1};
+        backend_host()->respond(request, &response);
+        return;
+    }
+    rig_echo(model, request);
+}
+
+static void test_one_of_a_batch_fails_by_itself(void **state) {
+    static struct rig rig;
+    (void)state;
+    rig_open(&rig, &on_instance, 0);
+    rig.model->act = fail_200;
+    rig_run(&rig, send_behind_a_shut_gate, 9);
+    for (size_t i = 0; i < 9; i++) {
+        assert_int_equal(rig.calls[i].error.status, i == 2 ? ST_BAD_REQUEST : ST_OK);
+    }
+    assert_string_equal(rig.calls[2].error.text, "not this one");
+    rig_close(&rig);
+}
+
+static void send_three_and_wait(struct rig *rig) {
+    for (size_t i = 0; i < 3; i++) {
+        rig_send(rig, i);
+    }
+}
+
+static void test_a_batch_waits_for_more(void **state) {
+    static struct rig rig;
+    (void)state;
+    struct model_config config = on_instance;
+    config.has_dynamic_batching = true;
+    config.max_queue_delay_us = 50000;
+    rig_open(&rig, &config, 0);
+    rig_run(&rig, send_three_and_wait, 3);
+    assert_int_equal(atomic_load(&rig.model->n_executions), 1);
+    assert_int_equal(atomic_load(&rig.model->sizes[0]), 3);
+    rig_close(&rig);
+}
+
+static void send_eight(struct rig *rig) {
+    for (size_t i = 0; i < 8; i++) {
+        rig_send(rig, i);
+    }
+}
+
+/* The delay is longer than the test may take. */
+static void test_a_full_batch_waits_no_longer(void **state) {
+    static struct rig rig;
+    (void)state;
+    static const uint64_t four[] = {4};
+    struct model_config config = on_instance;
+    config.has_dynamic_batching = true;
+    config.max_queue_delay_us = UINT64_C(3600) * 1000000;
+    rig_open(&rig, &config, 0);
+    rig_run(&rig, send_eight, 8);
+    assert_int_equal(atomic_load(&rig.model->n_executions), 1);
+    rig_close(&rig);
+    config.preferred_batch_sizes = four;
+    config.n_preferred = 1;
+    rig_open(&rig, &config, 0);
+    rig_run(&rig, send_eight, 8);
+    assert_int_equal(atomic_load(&rig.model->n_executions), 2);
+    assert_int_equal(atomic_load(&rig.model->sizes[0]), 4);
+    rig_close(&rig);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_offers),
+        cmocka_unit_test(test_when_to_look_again),
+        cmocka_unit_test(test_long_queues),
+        cmocka_unit_test(test_parameters_and_inputs_that_part_them),
+        cmocka_unit_test(test_what_waits_is_executed_together),
+        cmocka_unit_test(test_one_of_a_batch_fails_by_itself),
+        cmocka_unit_test(test_a_batch_waits_for_more),
+        cmocka_unit_test(test_a_full_batch_waits_no_longer),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

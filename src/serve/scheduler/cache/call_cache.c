@@ -1,0 +1,243 @@
+/* The hash of a call, and its answer as one block of bytes: outputs and parameters, then dimensions
+ * and texts, then the outputs' bytes, each aligned. The hash is of a text that is read in one way
+ * only: whatever has no fixed length has its length in front. */
+#include "serve/scheduler/cache/call_cache.h"
+
+#include <assert.h>
+#include <stdalign.h>
+#include <string.h>
+
+#include "core/base/checked.h"
+#include "core/base/metric/metric.h"
+#include "core/event/clock.h"
+#include "core/tensor/pieces.h"
+#include "serve/scheduler/cache/call_hash.h"
+#include "serve/scheduler/cache/response_cache.h"
+#include "serve/scheduler/call_state.h"
+#include "serve/scheduler/respond.h"
+#include "serve/scheduler/version.h"
+
+/* ---- what a call is known by ----------------------------------------------------------------- */
+
+static void add_text(struct call_hash *hash, const char *text, size_t n_bytes) {
+    call_hash_add_u64(hash, n_bytes);
+    call_hash_add(hash, text, n_bytes);
+}
+
+static void add_param(struct call_hash *hash, const sluice_param *param) {
+    uint64_t bits = 0;
+    add_text(hash, param->name, param->name_bytes);
+    call_hash_add_u64(hash, (uint64_t)param->kind);
+    switch (param->kind) {
+    case SLUICE_PARAM_BOOL:
+        bits = param->boolean != 0;
+        break;
+    case SLUICE_PARAM_INT64:
+        bits = (uint64_t)param->int64;
+        break;
+    case SLUICE_PARAM_UINT64:
+        bits = param->uint64;
+        break;
+    case SLUICE_PARAM_DOUBLE:
+        memcpy(&bits, &param->number, sizeof(bits));
+        break;
+    case SLUICE_PARAM_STRING:
+        add_text(hash, param->string, param->string_bytes);
+        return;
+    }
+    call_hash_add_u64(hash, bits);
+}
+
+static void add_input(struct call_hash *hash, const sluice_input *input) {
+    call_hash_add_u64(hash, input->index);
+    call_hash_add_u64(hash, (uint64_t)input->datatype);
+    call_hash_add_u64(hash, input->rank);
+    call_hash_add(hash, input->dims, input->rank * sizeof(*input->dims));
+    call_hash_add_u64(hash, input->n_bytes);
+    for (size_t i = 0; i < input->n_pieces; i++) {
+        call_hash_add(hash, input->pieces[i].data, input->pieces[i].n_bytes);
+    }
+}
+
+/* Returns: false: it could not be computed. */
+static bool key_of(const struct call *call, struct keyed_hash *key) {
+    const struct cache_scope *scope = &call->version->cache;
+    const sluice_request *request = &call->abi;
+    struct call_hash hash;
+    call_hash_begin(&hash, scope->keyed);
+    call_hash_add_u64(&hash, scope->generation);
+    call_hash_add_u64(&hash, request->batch);
+    call_hash_add_u64(&hash, request->n_wanted);
+    call_hash_add(&hash, request->wanted, request->n_wanted * sizeof(*request->wanted));
+    call_hash_add_u64(&hash, request->n_params);
+    for (size_t i = 0; i < request->n_params; i++) {
+        add_param(&hash, &request->params[i]);
+    }
+    call_hash_add_u64(&hash, request->n_inputs);
+    for (size_t i = 0; i < request->n_inputs; i++) {
+        add_input(&hash, &request->inputs[i]);
+    }
+    return call_hash_end(&hash, key);
+}
+
+/* ---- an answer as a block -------------------------------------------------------------------- */
+
+struct kept_output {
+    const int64_t *dims;
+    size_t rank;
+    const void *data;
+    size_t n_bytes;
+};
+
+/* In front of the block; all pointers are into it. */
+struct kept {
+    const struct kept_output *outputs;
+    size_t n_outputs;
+    const struct param *params;
+    size_t n_params;
+};
+
+/* Takes parts of a block one after the other; without one it counts how large it has to be. */
+struct layout {
+    char *block; /* NULL: counting */
+    size_t at;
+    bool too_large;
+};
+
+static void *take(struct layout *layout, size_t n_bytes, size_t alignment) {
+    size_t begin, end;
+    if (!checked_add(layout->at, alignment - 1, &begin) ||
+        !checked_add(begin - begin % alignment, n_bytes, &end)) {
+        layout->too_large = true;
+        return NULL;
+    }
+    begin -= begin % alignment;
+    layout->at = end;
+    return layout->block ? layout->block + begin : NULL;
+}
+
+static struct str put_text(struct layout *layout, struct str text) {
+    char *copy = take(layout, text.len + 1, 1);
+    if (copy) {
+        memcpy(copy, text.len > 0 ? text.ptr : "", text.len);
+        copy[text.len] = '\0';
+    }
+    return str_make(copy, text.len);
+}
+
+static void put_params(struct layout *layout, struct params params) {
+    struct param *copies = take(layout, params.n * sizeof(*copies), alignof(struct param));
+    for (size_t i = 0; i < params.n; i++) {
+        struct str name = put_text(layout, params.items[i].name);
+        struct str string = put_text(layout, params.items[i].string);
+        if (copies) {
+            copies[i] = params.items[i];
+            copies[i].name = name;
+            copies[i].string = string;
+        }
+    }
+    if (layout->block) {
+        struct kept *kept = (struct kept *)(void *)layout->block;
+        kept->params = copies;
+        kept->n_params = params.n;
+    }
+}
+
+static void put_output(struct layout *layout, const struct tensor *tensor,
+                       struct kept_output *kept) {
+    struct shape shape = tensor->shape;
+    int64_t *dims = take(layout, shape.rank * sizeof(*dims), alignof(int64_t));
+    char *data = take(layout, tensor->n_bytes, RESPONSE_CACHE_ALIGNMENT);
+    if (kept && dims && data) {
+        for (size_t d = 0; d < shape.rank; d++) {
+            dims[d] = shape.dims[d];
+        }
+        size_t n_bytes = pieces_copy(tensor->pieces, tensor->n_pieces, data, tensor->n_bytes);
+        metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)n_bytes);
+        *kept = (struct kept_output){dims, shape.rank, data, tensor->n_bytes};
+    }
+}
+
+/* Either counts, or fills the block. */
+static void lay_out(struct layout *layout, const struct infer_response *response) {
+    struct kept *kept = take(layout, sizeof(*kept), alignof(struct kept));
+    struct kept_output *outputs =
+        take(layout, response->n_outputs * sizeof(*outputs), alignof(struct kept_output));
+    if (kept) {
+        *kept = (struct kept){.outputs = outputs, .n_outputs = response->n_outputs};
+    }
+    put_params(layout, response->params);
+    for (size_t i = 0; i < response->n_outputs; i++) {
+        put_output(layout, &response->outputs[i], outputs ? &outputs[i] : NULL);
+    }
+}
+
+/* ---- out of the cache ------------------------------------------------------------------------ */
+
+static void let_go(void *cookie) {
+    cache_entry_let_go(cookie);
+}
+
+/* The answer as the model gave it, in the room that was prepared for it. */
+static void fill(struct call *call, struct cache_entry *entry) {
+    const struct kept *kept = cache_entry_data(entry);
+    const struct infer_request *request = call->request;
+    const struct model_spec *spec = &call->version->plan.spec;
+    assert(kept->n_outputs == call->abi.n_wanted);
+    for (size_t i = 0; i < kept->n_outputs; i++) {
+        const struct kept_output *output = &kept->outputs[i];
+        size_t at = request->n_wanted > 0 ? request->wanted[i].spec : i;
+        call->output_pieces[i] = (struct piece){output->data, output->n_bytes};
+        call->outputs[i] = (struct tensor){
+            .name = spec->outputs[at].name,
+            .datatype = spec->outputs[at].datatype,
+            .shape = {output->dims, output->rank},
+            .pieces = &call->output_pieces[i],
+            .n_pieces = output->n_bytes > 0 ? 1 : 0,
+            .n_bytes = output->n_bytes,
+        };
+    }
+    call->response.outputs = call->outputs;
+    call->response.n_outputs = kept->n_outputs;
+    call->response.params = (struct params){kept->params, kept->n_params};
+    respond_hold(call, let_go, entry);
+}
+
+bool call_cache_find(struct call *call) {
+    struct cache_scope *scope = &call->version->cache;
+    uint64_t began_ns = clock_now_ns();
+    if (!key_of(call, &call->cache_key)) {
+        return false;
+    }
+    struct cache_entry *entry = cache_find(scope, call->cache_key);
+    call->cached = entry ? CALL_HIT : CALL_MISSED;
+    if (entry) {
+        fill(call, entry);
+        call_move(call, CALL_ANSWERED);
+    }
+    call->finished_ns = clock_now_ns();
+    call->cache_ns = call->finished_ns - began_ns;
+    return entry != NULL;
+}
+
+/* ---- into it --------------------------------------------------------------------------------- */
+
+static void store_copy(struct call *call) {
+    struct cache_scope *scope = &call->version->cache;
+    struct layout layout = {.block = NULL};
+    lay_out(&layout, &call->response);
+    struct cache_entry *entry = layout.too_large ? NULL : cache_reserve(scope, layout.at);
+    if (entry) {
+        layout = (struct layout){.block = cache_entry_data(entry)};
+        lay_out(&layout, &call->response);
+        cache_store(scope, call->cache_key, entry);
+    }
+}
+
+void call_cache_store_copy(struct call *call) {
+    if (call->cached == CALL_MISSED && call->response.error.status == ST_OK) {
+        uint64_t began_ns = clock_now_ns();
+        store_copy(call);
+        call->cache_ns += clock_now_ns() - began_ns;
+    }
+}

@@ -1,0 +1,281 @@
+/* Calls of a model whose answers are kept: which are the same, which never are, and that a known
+ * answer is the one that the model gave. */
+#include "serve/scheduler/cache/call_cache.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/base/metric/metric.h"
+#include "serve/repository/test_rig.h"
+
+enum { LIMIT = 1 << 20 };
+
+static const struct model_config plain = {.run_on = RUN_ON_INSTANCE, .response_cache = true};
+static const struct model_config in_order = {
+    .run_on = RUN_ON_INSTANCE, .response_cache = true, .preserve_ordering = true};
+
+static struct response_cache *begin(struct rig *rig, const struct model_config *config) {
+    struct response_cache *cache;
+    struct error err;
+    rig_open(rig, config, 0);
+    assert_int_equal(response_cache_new(LIMIT, &cache, &err), ST_OK);
+    cache_scope_open(&rig->version->cache, cache);
+    return cache;
+}
+
+static void end(struct rig *rig, struct response_cache *cache) {
+    rig_await_unused(rig);
+    assert_int_equal(atomic_load(&rig->model->n_released), atomic_load(&rig->model->n_started));
+    rig_close(rig);
+    response_cache_free(cache);
+    assert_int_equal(metric_read(METRIC_RESPONSE_CACHE_BYTES), 0);
+    assert_int_equal(metric_read(METRIC_OUTPUTS_HELD), 0);
+}
+
+static struct model_statistics counted(const struct rig *rig) {
+    struct model_statistics statistics;
+    model_version_statistics(rig->version, &statistics);
+    return statistics;
+}
+
+static void assert_echoed(const struct rig_call *call) {
+    assert_int_equal(call->n_done, 1);
+    assert_int_equal(call->error.status, ST_OK);
+    assert_int_equal(call->y_rank, 2);
+    assert_int_equal(call->y_dims[0], call->dims[0]);
+    assert_int_equal(call->y_dims[1], RIG_WIDTH);
+    assert_memory_equal(call->y, call->x, call->piece.n_bytes);
+}
+
+/* ---- the same again -------------------------------------------------------------------------- */
+
+static int64_t rows_asked;
+
+static void ask(struct rig *rig) {
+    rig_submit(rig_make(rig, 0, rows_asked, 5));
+}
+
+static void a_known_answer_is_the_models(void **state) {
+    static struct rig rig;
+    struct response_cache *cache = begin(&rig, &plain);
+    (void)state;
+    for (rows_asked = 1; rows_asked <= 3; rows_asked++) {
+        for (int i = 0; i < 3; i++) {
+            rig_run(&rig, ask, 1);
+            assert_echoed(&rig.calls[0]);
+            assert_int_equal(rig.calls[0].n_outputs, 2);
+            assert_int_equal(rig.calls[0].call.cached, i == 0 ? CALL_MISSED : CALL_HIT);
+        }
+    }
+    struct model_statistics statistics = counted(&rig);
+    assert_int_equal(statistics.n_executions, 3);
+    assert_int_equal(statistics.success.count, 9);
+    assert_int_equal(statistics.queue.count, 9);
+    assert_int_equal(statistics.n_computed, 3);
+    assert_int_equal(statistics.n_inferences, 1 + 2 + 3);
+    assert_int_equal(statistics.cache_hit.count, 6);
+    assert_int_equal(statistics.cache_miss.count, 3);
+    assert_true(statistics.caches);
+    end(&rig, cache);
+}
+
+/* ---- what is another request ----------------------------------------------------------------- */
+
+static const struct param params[] = {
+    {.name = STR("a"), .kind = PARAM_INT64, .int64 = 1},
+    {.name = STR("a"), .kind = PARAM_INT64, .int64 = 2},
+    {.name = STR("a"), .kind = PARAM_UINT64, .uint64 = UINT64_MAX},
+    {.name = STR("a"), .kind = PARAM_BOOL, .boolean = true},
+    {.name = STR("a"), .kind = PARAM_BOOL, .boolean = false},
+    {.name = STR("a"), .kind = PARAM_DOUBLE, .number = 1},
+    {.name = STR("a"), .kind = PARAM_STRING, .string = STR("1")},
+    {.name = STR("a"), .kind = PARAM_STRING, .string = STR("")},
+    {.name = STR("b"), .kind = PARAM_INT64, .int64 = 1},
+};
+enum { N_PARAMS = sizeof(params) / sizeof(params[0]) };
+
+static struct infer_wanted wanted[] = {{.name = STR("rows")}, {.name = STR("y")}};
+
+/* Each once, and then each again. */
+static void ask_all(struct rig *rig) {
+    size_t at = 0;
+    for (size_t i = 0; i < N_PARAMS; i++) {
+        struct rig_call *call = rig_make(rig, at++, 1, 5);
+        call->request.params = (struct params){&params[i], 1};
+        rig_submit(call);
+    }
+    struct rig_call *both = rig_make(rig, at++, 1, 5);
+    both->request.params = (struct params){params + 7, 2};
+    rig_submit(both);
+    for (size_t n = 0; n < 4; n++) { /* none, which means y and rows; rows, y; rows; y */
+        struct rig_call *call = rig_make_unchecked(rig, at++, 1, 5);
+        struct error err;
+        call->request.wanted = wanted + (n == 3);
+        call->request.n_wanted = n == 0 ? 0 : n == 1 ? 2 : 1;
+        assert_int_equal(infer_check(&call->request, model_version_spec(rig->version), &err),
+                         ST_OK);
+        rig_submit(call);
+    }
+    rig_submit(rig_make(rig, at++, 1, 6));
+    rig_submit(rig_make(rig, at++, 2, 5));
+    rig_submit(rig_make(rig, at++, 3, 5));
+}
+
+enum { N_ALL = N_PARAMS + 1 + 4 + 3 };
+
+static void what_differs_is_not_the_same(void **state) {
+    static struct rig rig;
+    struct response_cache *cache = begin(&rig, &plain);
+    (void)state;
+    for (int round = 0; round < 2; round++) {
+        rig_run(&rig, ask_all, N_ALL);
+        for (int i = 0; i < N_ALL; i++) {
+            assert_int_equal(rig.calls[i].error.status, ST_OK);
+            assert_int_equal(rig.calls[i].call.cached, round == 0 ? CALL_MISSED : CALL_HIT);
+        }
+    }
+    assert_int_equal(metric_read(METRIC_RESPONSE_CACHE_ENTRIES), N_ALL);
+    assert_int_equal(rig.calls[N_PARAMS + 3].n_outputs, 1); /* rows alone */
+    assert_int_equal(rig.calls[N_PARAMS + 3].y_rank, 1);
+    assert_echoed(&rig.calls[N_PARAMS + 4]);
+    end(&rig, cache);
+}
+
+/* The id, and what the scheduler is told. */
+static void ask_otherwise(struct rig *rig) {
+    static const struct param reserved = {.name = STR("priority"), .kind = PARAM_INT64, .int64 = 1};
+    struct rig_call *call = rig_make(rig, 0, 1, 5);
+    call->request.id = STR("another");
+    call->request.params = (struct params){&reserved, 1};
+    rig_submit(call);
+}
+
+static void what_no_answer_depends_on(void **state) {
+    static struct rig rig;
+    struct response_cache *cache = begin(&rig, &plain);
+    (void)state;
+    rows_asked = 1;
+    rig_run(&rig, ask, 1);
+    rig_run(&rig, ask_otherwise, 1);
+    assert_int_equal(rig.calls[0].call.cached, CALL_HIT);
+    assert_echoed(&rig.calls[0]);
+    end(&rig, cache);
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static const sluice_param answered[] = {
+    {.name = "text",
+     .name_bytes = 4,
+     .kind = SLUICE_PARAM_STRING,
+     .string = "kept",
+     .string_bytes = 4},
+    {.name = "n", .name_bytes = 1, .kind = SLUICE_PARAM_INT64, .int64 = 7},
+};
+
+static void add_params(sluice_response *response, sluice_output *outputs, int64_t *dims) {
+    (void)outputs;
+    (void)dims;
+    response->params = answered;
+    response->n_params = 2;
+}
+
+static void parameters_of_answers(void **state) {
+    static struct rig rig;
+    struct response_cache *cache = begin(&rig, &plain);
+    (void)state;
+    rig.model->spoil = add_params;
+    rows_asked = 2;
+    for (int i = 0; i < 2; i++) {
+        rig_run(&rig, ask, 1);
+        assert_echoed(&rig.calls[0]);
+        assert_int_equal(rig.calls[0].n_params, 2);
+        assert_string_equal(rig.calls[0].text, "kept");
+    }
+    assert_int_equal(rig.calls[0].call.cached, CALL_HIT);
+    end(&rig, cache);
+}
+
+static void say_no(sluice_response *response, sluice_output *outputs, int64_t *dims) {
+    (void)outputs;
+    (void)dims;
+    response->status = SLUICE_INTERNAL;
+    response->error = "not today";
+}
+
+static void failures_are_not_kept(void **state) {
+    static struct rig rig;
+    struct response_cache *cache = begin(&rig, &plain);
+    (void)state;
+    rows_asked = 1;
+    rig.model->spoil = say_no;
+    for (int i = 0; i < 2; i++) {
+        rig_run(&rig, ask, 1);
+        assert_int_equal(rig.calls[0].error.status, ST_BACKEND_FAILED);
+    }
+    assert_int_equal(metric_read(METRIC_RESPONSE_CACHE_ENTRIES), 0);
+    rig.model->spoil = NULL;
+    rig_run(&rig, ask, 1);
+    assert_echoed(&rig.calls[0]);
+    assert_int_equal(counted(&rig).cache_miss.count, 3);
+    assert_int_equal(counted(&rig).fail.count, 2);
+    end(&rig, cache);
+}
+
+/* ---- order, and the end ---------------------------------------------------------------------- */
+
+/* 1 is known; 0 is asked before it and is not. */
+static void ask_known_behind_unknown(struct rig *rig) {
+    atomic_store(&rig->model->shut, true);
+    rig_submit(rig_make(rig, 0, 1, 9));
+    rig_submit(rig_make(rig, 1, 1, 5));
+    assert_int_equal(rig->calls[1].n_done, 0);
+    atomic_store(&rig->model->shut, false);
+}
+
+static void a_known_answer_keeps_its_place(void **state) {
+    static struct rig rig;
+    struct response_cache *cache = begin(&rig, &in_order);
+    (void)state;
+    rows_asked = 1;
+    rig_run(&rig, ask, 1);
+    rig_run(&rig, ask_known_behind_unknown, 2);
+    assert_int_equal(rig.calls[1].call.cached, CALL_HIT);
+    assert_int_equal(rig.calls[0].turn, 0);
+    assert_int_equal(rig.calls[1].turn, 1);
+    assert_echoed(&rig.calls[1]);
+    end(&rig, cache);
+}
+
+static void ask_what_is_stopped(struct rig *rig) {
+    version_refuse(rig->version);
+    ask(rig);
+}
+
+static void a_stopped_version_knows_nothing(void **state) {
+    static struct rig rig;
+    struct response_cache *cache = begin(&rig, &plain);
+    (void)state;
+    rows_asked = 1;
+    rig_run(&rig, ask, 1);
+    rig_run(&rig, ask_what_is_stopped, 1);
+    assert_int_equal(rig.calls[0].error.status, ST_NOT_READY);
+    end(&rig, cache);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_known_answer_is_the_models),
+        cmocka_unit_test(what_differs_is_not_the_same),
+        cmocka_unit_test(what_no_answer_depends_on),
+        cmocka_unit_test(parameters_of_answers),
+        cmocka_unit_test(failures_are_not_kept),
+        cmocka_unit_test(a_known_answer_keeps_its_place),
+        cmocka_unit_test(a_stopped_version_knows_nothing),
+    };
+    return cmocka_run_group_tests_name("model/call_cache", tests, NULL, NULL);
+}

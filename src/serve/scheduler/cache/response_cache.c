@@ -1,0 +1,341 @@
+/* A table by hash, a list by use, and a list for each scope, under one lock that is held for as
+ * long as pointers are changed. What an entry takes is counted from before it is allocated until
+ * after it was freed, so that the limit holds at every moment. */
+#include "serve/scheduler/cache/response_cache.h"
+
+#include <assert.h>
+#include <stdalign.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "core/base/checked.h"
+#include "core/base/metric/metric.h"
+#include "core/base/random.h"
+#include "core/event/lock.h"
+#include "serve/scheduler/cache/call_hash.h"
+
+enum {
+    BYTES_PER_BUCKET = 512, /* of the limit: a small answer takes about as much */
+    BUCKETS_LEAST = 16,
+    BUCKETS_MOST = 1 << 22,
+    HEAP_BYTES = 64,             /* what the allocator adds to a block, at most ... */
+    HEAP_PAGES_FROM = 64 * 1024, /* ... and from there on, where it may get pages of its own */
+    HEAP_PAGES = 2 * 4096,
+    FORGET_AT_ONCE = 64, /* entries, while the lock is held */
+    LOOK_FAR = 64,       /* entries that are being read, when one is sought that is not */
+};
+
+struct cache_entry {
+    alignas(RESPONSE_CACHE_ALIGNMENT) struct keyed_hash key;
+    struct response_cache *cache;
+    struct cache_scope *scope;
+    struct cache_entry *next;          /* in its bucket; while it is freed, of those to be freed */
+    struct cache_entry *newer, *older; /* by use */
+    struct cache_entry *before, *behind; /* in its scope */
+    size_t n_counted;                    /* bytes, with all that is around it */
+    size_t n_readers;
+    bool listed; /* it can be found */
+};
+
+struct response_cache {
+    struct lock lock;
+    size_t limit, n_own, n_used; /* bytes; its own are those of the table */
+    uint64_t generations;
+    struct call_hash keyed;
+    struct cache_entry *newest, *oldest;
+    size_t n_buckets; /* a power of two */
+    struct cache_entry *buckets[];
+};
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+static size_t buckets_for(uint64_t n_bytes) {
+    size_t n = BUCKETS_LEAST;
+    while (n < BUCKETS_MOST && n < n_bytes / BYTES_PER_BUCKET) {
+        n *= 2;
+    }
+    return n;
+}
+
+static bool make_key(struct response_cache *cache) {
+    unsigned char key[CALL_HASH_KEY_BYTES];
+    random_fill(key, sizeof(key));
+    return call_hash_init(&cache->keyed, key);
+}
+
+enum status response_cache_new(uint64_t n_bytes, struct response_cache **out, struct error *err) {
+    size_t n_buckets = buckets_for(n_bytes);
+    size_t own = sizeof(struct response_cache) + n_buckets * sizeof(struct cache_entry *);
+    struct response_cache *cache = calloc(1, own);
+    if (!cache) {
+        return error_set(err, ST_NO_MEMORY, "out of memory for the response cache");
+    }
+    if (!make_key(cache)) {
+        call_hash_fini(&cache->keyed);
+        free(cache);
+        return error_set(err, ST_UNSUPPORTED,
+                         "the response cache needs SIPHASH of OpenSSL, whose configuration on this "
+                         "machine offers none (its default provider has it)");
+    }
+    lock_init(&cache->lock);
+    cache->limit = n_bytes < SIZE_MAX ? (size_t)n_bytes : SIZE_MAX;
+    cache->n_own = cache->n_used = own;
+    cache->n_buckets = n_buckets;
+    metric_add(METRIC_RESPONSE_CACHE_BYTES, (int64_t)own);
+    *out = cache;
+    return ST_OK;
+}
+
+void response_cache_free(struct response_cache *cache) {
+    if (cache) {
+        assert(!cache->newest);
+        metric_add(METRIC_RESPONSE_CACHE_BYTES, -(int64_t)cache->n_used);
+        lock_fini(&cache->lock);
+        call_hash_fini(&cache->keyed);
+        free(cache);
+    }
+}
+
+/* ---- lists, under the lock ------------------------------------------------------------------- */
+
+static struct cache_entry **bucket_of(struct response_cache *cache, struct keyed_hash key) {
+    return &cache->buckets[key.low & (cache->n_buckets - 1)];
+}
+
+static struct cache_entry *look_up(struct response_cache *cache, const struct cache_scope *scope,
+                                   struct keyed_hash key) {
+    struct cache_entry *entry = *bucket_of(cache, key);
+    while (entry && (entry->scope != scope || !keyed_hash_equal(entry->key, key))) {
+        entry = entry->next;
+    }
+    return entry;
+}
+
+static void put_newest(struct response_cache *cache, struct cache_entry *entry) {
+    entry->newer = NULL;
+    entry->older = cache->newest;
+    if (cache->newest) {
+        cache->newest->newer = entry;
+    } else {
+        cache->oldest = entry;
+    }
+    cache->newest = entry;
+}
+
+static void leave_use(struct response_cache *cache, const struct cache_entry *entry) {
+    if (entry->newer) {
+        entry->newer->older = entry->older;
+    } else {
+        cache->newest = entry->older;
+    }
+    if (entry->older) {
+        entry->older->newer = entry->newer;
+    } else {
+        cache->oldest = entry->newer;
+    }
+}
+
+static void list(struct response_cache *cache, struct cache_entry *entry) {
+    struct cache_entry **bucket = bucket_of(cache, entry->key);
+    struct cache_scope *scope = entry->scope;
+    entry->next = *bucket;
+    *bucket = entry;
+    entry->before = NULL;
+    entry->behind = scope->first;
+    if (scope->first) {
+        scope->first->before = entry;
+    }
+    scope->first = entry;
+    put_newest(cache, entry);
+    entry->listed = true;
+    metric_add(METRIC_RESPONSE_CACHE_ENTRIES, 1);
+}
+
+static void unlist(struct response_cache *cache, struct cache_entry *entry) {
+    struct cache_entry **at = bucket_of(cache, entry->key);
+    while (*at != entry) {
+        at = &(*at)->next;
+    }
+    *at = entry->next;
+    if (entry->before) {
+        entry->before->behind = entry->behind;
+    } else {
+        entry->scope->first = entry->behind;
+    }
+    if (entry->behind) {
+        entry->behind->before = entry->before;
+    }
+    leave_use(cache, entry);
+    entry->listed = false;
+    metric_add(METRIC_RESPONSE_CACHE_ENTRIES, -1);
+}
+
+static void count(struct response_cache *cache, size_t before, size_t after) {
+    lock_assert_held(&cache->lock);
+    cache->n_used = cache->n_used - before + after;
+    metric_add(METRIC_RESPONSE_CACHE_BYTES, (int64_t)after - (int64_t)before);
+}
+
+/* ---- freeing, outside it --------------------------------------------------------------------- */
+
+/* Nobody else has it any more. The lock is held again when it returns. */
+static void free_and_take(struct response_cache *cache, struct cache_entry *entry) {
+    size_t n_counted = entry->n_counted;
+    lock_assert_free(&cache->lock);
+    free(entry);
+    lock_take(&cache->lock);
+    count(cache, n_counted, 0);
+}
+
+/* The one that was used longest ago of those that nobody reads. NULL: none within reach. */
+static struct cache_entry *expendable(const struct response_cache *cache) {
+    struct cache_entry *entry = cache->oldest;
+    for (int i = 0; entry && entry->n_readers > 0; i++) {
+        entry = i < LOOK_FAR ? entry->newer : NULL;
+    }
+    return entry;
+}
+
+/* ---- scopes ---------------------------------------------------------------------------------- */
+
+void cache_scope_open(struct cache_scope *scope, struct response_cache *cache) {
+    *scope = (struct cache_scope){.cache = cache};
+    if (cache) {
+        lock_take(&cache->lock);
+        scope->generation = ++cache->generations;
+        lock_drop(&cache->lock);
+        scope->keyed = &cache->keyed;
+    }
+}
+
+/* Takes a few of the scope's entries out. Returns: a list of them. */
+static struct cache_entry *forget_some(struct cache_scope *scope) {
+    struct cache_entry *gone = NULL;
+    lock_assert_held(&scope->cache->lock);
+    for (int i = 0; scope->first && i < FORGET_AT_ONCE; i++) {
+        struct cache_entry *entry = scope->first;
+        assert(entry->n_readers == 0);
+        unlist(scope->cache, entry);
+        entry->next = gone;
+        gone = entry;
+    }
+    return gone;
+}
+
+void cache_scope_close(struct cache_scope *scope) {
+    struct response_cache *cache = scope->cache;
+    if (!cache) {
+        return;
+    }
+    lock_take(&cache->lock);
+    struct cache_entry *gone = forget_some(scope);
+    while (gone) {
+        lock_drop(&cache->lock);
+        struct cache_entry *next = gone->next;
+        free_and_take(cache, gone);
+        gone = next ? next : forget_some(scope);
+    }
+    lock_drop(&cache->lock);
+    scope->cache = NULL;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+struct cache_entry *cache_find(struct cache_scope *scope, struct keyed_hash key) {
+    struct response_cache *cache = scope->cache;
+    lock_take(&cache->lock);
+    struct cache_entry *entry = look_up(cache, scope, key);
+    if (entry) {
+        entry->n_readers++;
+        leave_use(cache, entry);
+        put_newest(cache, entry);
+    }
+    lock_drop(&cache->lock);
+    return entry;
+}
+
+void cache_entry_let_go(struct cache_entry *entry) {
+    struct response_cache *cache = entry->cache;
+    lock_take(&cache->lock);
+    assert(entry->n_readers > 0 && entry->listed); /* what is read makes no room */
+    entry->n_readers--;
+    lock_drop(&cache->lock);
+}
+
+void *cache_entry_data(struct cache_entry *entry) {
+    return entry + 1;
+}
+
+/* ---- storing --------------------------------------------------------------------------------- */
+
+/* What a block takes, and how much is asked of the allocator. Returns: false: more than there
+ * is. */
+static bool size_up(size_t n_bytes, size_t *asked, size_t *counted) {
+    size_t whole;
+    if (!checked_add(n_bytes, sizeof(struct cache_entry) + RESPONSE_CACHE_ALIGNMENT - 1, &whole)) {
+        return false;
+    }
+    *asked = whole / RESPONSE_CACHE_ALIGNMENT * RESPONSE_CACHE_ALIGNMENT;
+    return checked_add(*asked, *asked < HEAP_PAGES_FROM ? HEAP_BYTES : HEAP_PAGES, counted);
+}
+
+/* Counts `n` more bytes once there is room for them. Returns: false: there will be none. */
+static bool take_room(struct response_cache *cache, size_t n) {
+    if (cache->limit < cache->n_own || cache->limit - cache->n_own < n) {
+        return false;
+    }
+    lock_take(&cache->lock);
+    while (cache->n_used > cache->limit - n) {
+        struct cache_entry *entry = expendable(cache);
+        if (!entry) {
+            lock_drop(&cache->lock);
+            return false;
+        }
+        unlist(cache, entry);
+        lock_drop(&cache->lock);
+        metric_add(METRIC_RESPONSE_CACHE_EVICTIONS_TOTAL, 1);
+        free_and_take(cache, entry);
+    }
+    count(cache, 0, n);
+    lock_drop(&cache->lock);
+    return true;
+}
+
+static void give_room(struct response_cache *cache, size_t n) {
+    lock_take(&cache->lock);
+    count(cache, n, 0);
+    lock_drop(&cache->lock);
+}
+
+struct cache_entry *cache_reserve(struct cache_scope *scope, size_t n_bytes) {
+    struct response_cache *cache = scope->cache;
+    size_t asked, n_counted;
+    struct cache_entry *entry = NULL;
+    if (size_up(n_bytes, &asked, &n_counted) && take_room(cache, n_counted)) {
+        entry = aligned_alloc(RESPONSE_CACHE_ALIGNMENT, asked);
+        if (!entry) {
+            give_room(cache, n_counted);
+        }
+    }
+    if (!entry) {
+        metric_add(METRIC_RESPONSE_CACHE_REFUSED_TOTAL, 1);
+        return NULL;
+    }
+    *entry = (struct cache_entry){.cache = cache, .scope = scope, .n_counted = n_counted};
+    return entry;
+}
+
+void cache_store(struct cache_scope *scope, struct keyed_hash key, struct cache_entry *entry) {
+    struct response_cache *cache = scope->cache;
+    entry->key = key;
+    lock_take(&cache->lock);
+    bool is_new = !look_up(cache, scope, key);
+    if (is_new) {
+        list(cache, entry);
+    }
+    lock_drop(&cache->lock);
+    if (!is_new) { /* somebody else was asked the same meanwhile */
+        free_and_take(cache, entry);
+        lock_drop(&cache->lock);
+    }
+}

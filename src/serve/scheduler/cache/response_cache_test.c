@@ -1,0 +1,259 @@
+/* The store by itself: what is found, what makes room, and that the limit holds whatever is stored,
+ * read and forgotten at the same time. */
+#include "serve/scheduler/cache/response_cache.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/base/metric/metric.h"
+
+enum { LIMIT = 64 * 1024, SMALL = 1000 };
+
+static struct keyed_hash key(uint64_t number) {
+    return (struct keyed_hash){number * UINT64_C(0x9e3779b97f4a7c15), number};
+}
+
+static struct response_cache *make(uint64_t n_bytes) {
+    struct response_cache *cache;
+    struct error err;
+    assert_int_equal(response_cache_new(n_bytes, &cache, &err), ST_OK);
+    return cache;
+}
+
+/* The block says what it is. Returns: false when there was no room. */
+static bool put(struct cache_scope *scope, uint64_t number, size_t n_bytes) {
+    struct cache_entry *entry = cache_reserve(scope, n_bytes);
+    if (entry) {
+        memset(cache_entry_data(entry), (int)(number & 0x7f), n_bytes);
+        cache_store(scope, key(number), entry);
+    }
+    return entry != NULL;
+}
+
+static bool has(struct cache_scope *scope, uint64_t number) {
+    struct cache_entry *entry = cache_find(scope, key(number));
+    if (entry) {
+        const char *data = cache_entry_data(entry);
+        assert_int_equal(data[0], (int)(number & 0x7f));
+        assert_int_equal((uintptr_t)data % RESPONSE_CACHE_ALIGNMENT, 0);
+        cache_entry_let_go(entry);
+    }
+    return entry != NULL;
+}
+
+static int64_t n_bytes_counted(void) {
+    return metric_read(METRIC_RESPONSE_CACHE_BYTES);
+}
+
+static void what_was_stored_is_found(void **state) {
+    struct cache_scope scope;
+    struct response_cache *cache = make(LIMIT);
+    (void)state;
+    cache_scope_open(&scope, cache);
+    assert_false(has(&scope, 1));
+    assert_true(put(&scope, 1, SMALL));
+    assert_true(put(&scope, 2, 0 + 1));
+    assert_true(has(&scope, 1));
+    assert_true(has(&scope, 2));
+    assert_false(has(&scope, 3));
+    cache_scope_close(&scope);
+    response_cache_free(cache);
+    assert_int_equal(n_bytes_counted(), 0);
+    assert_int_equal(metric_read(METRIC_RESPONSE_CACHE_ENTRIES), 0);
+}
+
+/* Two were asked the same at the same time: the first answer stays. */
+static void stored_twice(void **state) {
+    struct cache_scope scope;
+    struct response_cache *cache = make(LIMIT);
+    (void)state;
+    cache_scope_open(&scope, cache);
+    put(&scope, 1, SMALL);
+    int64_t before = n_bytes_counted();
+    struct cache_entry *first = cache_find(&scope, key(1));
+    assert_true(put(&scope, 1, SMALL));
+    struct cache_entry *again = cache_find(&scope, key(1));
+    assert_ptr_equal(first, again);
+    cache_entry_let_go(first);
+    cache_entry_let_go(again);
+    assert_int_equal(n_bytes_counted(), before);
+    cache_scope_close(&scope);
+    response_cache_free(cache);
+}
+
+static void what_was_used_longest_ago_makes_room(void **state) {
+    struct cache_scope scope;
+    struct response_cache *cache = make(LIMIT);
+    uint64_t n = 0;
+    (void)state;
+    int64_t evictions = metric_read(METRIC_RESPONSE_CACHE_EVICTIONS_TOTAL);
+    cache_scope_open(&scope, cache);
+    while (metric_read(METRIC_RESPONSE_CACHE_EVICTIONS_TOTAL) == evictions) {
+        assert_true(put(&scope, n++, SMALL));
+        assert_true(has(&scope, 0)); /* used again and again */
+        assert_true(n_bytes_counted() <= LIMIT);
+    }
+    assert_true(n > LIMIT / 2 / SMALL);
+    assert_true(has(&scope, 0));
+    assert_false(has(&scope, 1));
+    assert_true(has(&scope, 2));
+    assert_true(has(&scope, n - 1));
+    cache_scope_close(&scope);
+    response_cache_free(cache);
+}
+
+/* Nobody's bytes go while they are read, and what is read counts. */
+static void what_is_read_stays(void **state) {
+    struct cache_scope scope;
+    struct response_cache *cache = make(LIMIT);
+    struct cache_entry *held[LIMIT / SMALL];
+    uint64_t n = 0;
+    (void)state;
+    cache_scope_open(&scope, cache);
+    while (put(&scope, n, SMALL)) {
+        held[n] = cache_find(&scope, key(n));
+        assert_non_null(held[n]);
+        n++;
+    }
+    assert_true(n > 0 && n < LIMIT / SMALL);
+    assert_true(n_bytes_counted() <= LIMIT);
+    for (uint64_t i = 0; i < n; i++) {
+        const char *data = cache_entry_data(held[i]);
+        assert_int_equal(data[SMALL - 1], (int)(i & 0x7f));
+    }
+    cache_entry_let_go(held[n / 2]);
+    assert_true(put(&scope, n, SMALL));
+    assert_false(has(&scope, n / 2));
+    for (uint64_t i = 0; i < n; i++) {
+        if (i != n / 2) {
+            cache_entry_let_go(held[i]);
+        }
+    }
+    cache_scope_close(&scope);
+    response_cache_free(cache);
+    assert_int_equal(n_bytes_counted(), 0);
+}
+
+static void what_can_never_fit_moves_nothing(void **state) {
+    struct cache_scope scope;
+    struct response_cache *cache = make(LIMIT);
+    int64_t refused = metric_read(METRIC_RESPONSE_CACHE_REFUSED_TOTAL);
+    (void)state;
+    cache_scope_open(&scope, cache);
+    put(&scope, 1, SMALL);
+    assert_false(put(&scope, 2, LIMIT));
+    assert_null(cache_reserve(&scope, SIZE_MAX));
+    assert_null(cache_reserve(&scope, SIZE_MAX - 200));
+    assert_int_equal(metric_read(METRIC_RESPONSE_CACHE_REFUSED_TOTAL) - refused, 3);
+    assert_true(has(&scope, 1));
+    cache_scope_close(&scope);
+    response_cache_free(cache);
+    cache = make(1);
+    cache_scope_open(&scope, cache);
+    assert_false(put(&scope, 1, 1));
+    cache_scope_close(&scope);
+    response_cache_free(cache);
+}
+
+static void a_scope_takes_its_own_along(void **state) {
+    struct cache_scope a, b;
+    struct response_cache *cache = make(1 << 20);
+    enum { MANY = 300 };
+    (void)state;
+    cache_scope_open(&a, cache);
+    cache_scope_open(&b, cache);
+    assert_true(a.generation != b.generation);
+    for (uint64_t i = 0; i < MANY; i++) {
+        put(&a, i, 10);
+        assert_false(has(&b, i));
+        put(&b, i, 10);
+    }
+    cache_scope_close(&a);
+    assert_int_equal(metric_read(METRIC_RESPONSE_CACHE_ENTRIES), MANY);
+    for (uint64_t i = 0; i < MANY; i++) {
+        assert_true(has(&b, i));
+    }
+    cache_scope_close(&b);
+    cache_scope_open(&a, NULL); /* in which nothing is kept */
+    cache_scope_close(&a);
+    response_cache_free(cache);
+    assert_int_equal(n_bytes_counted(), 0);
+}
+
+/* ---- at the same time ------------------------------------------------------------------------ */
+
+enum { THREADS = 4, ROUNDS = 4000, KEYS = 200 };
+
+struct crowd {
+    struct response_cache *cache;
+    struct cache_scope shared;
+    atomic_bool over_limit;
+};
+
+static void *crowd_run(void *cookie) {
+    struct crowd *crowd = cookie;
+    unsigned seed = (unsigned)(uintptr_t)&seed;
+    struct cache_scope own;
+    cache_scope_open(&own, crowd->cache);
+    for (int i = 0; i < ROUNDS; i++) {
+        uint64_t number = (uint64_t)rand_r(&seed) % KEYS;
+        struct cache_scope *scope = i % 2 ? &crowd->shared : &own;
+        struct cache_entry *entry = cache_find(scope, key(number));
+        if (entry) {
+            const char *data = cache_entry_data(entry);
+            atomic_store(&crowd->over_limit,
+                         atomic_load(&crowd->over_limit) || data[0] != (int)(number & 0x7f));
+            cache_entry_let_go(entry);
+        } else {
+            put(scope, number, 1 + number * 10);
+        }
+        if (n_bytes_counted() > LIMIT) {
+            atomic_store(&crowd->over_limit, true);
+        }
+        if (i % 500 == 0) {
+            cache_scope_close(&own);
+            cache_scope_open(&own, crowd->cache);
+        }
+    }
+    cache_scope_close(&own);
+    return NULL;
+}
+
+static void a_crowd(void **state) {
+    struct crowd crowd = {.cache = make(LIMIT)};
+    pthread_t threads[THREADS];
+    (void)state;
+    cache_scope_open(&crowd.shared, crowd.cache);
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, crowd_run, &crowd), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    assert_false(atomic_load(&crowd.over_limit));
+    cache_scope_close(&crowd.shared);
+    response_cache_free(crowd.cache);
+    assert_int_equal(n_bytes_counted(), 0);
+    assert_int_equal(metric_read(METRIC_RESPONSE_CACHE_ENTRIES), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_stored_is_found),
+        cmocka_unit_test(stored_twice),
+        cmocka_unit_test(what_was_used_longest_ago_makes_room),
+        cmocka_unit_test(what_is_read_stays),
+        cmocka_unit_test(what_can_never_fit_moves_nothing),
+        cmocka_unit_test(a_scope_takes_its_own_along),
+        cmocka_unit_test(a_crowd),
+    };
+    return cmocka_run_group_tests_name("model/response_cache", tests, NULL, NULL);
+}

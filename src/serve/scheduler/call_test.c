@@ -1,0 +1,437 @@
+/* Calls on their way: where they run, in which order, what happens when the queue is full, when
+ * nobody waits any more, when the version stops. */
+#include "serve/scheduler/call.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "core/base/metric/metric.h"
+#include "serve/repository/test_rig.h"
+#include "serve/scheduler/call_state.h"
+
+static const struct model_config on_instance = {.run_on = RUN_ON_INSTANCE};
+static const struct model_config on_worker = {.run_on = RUN_ON_WORKER};
+
+static void assert_echoed(const struct rig_call *call) {
+    assert_int_equal(call->n_done, 1);
+    assert_int_equal(call->error.status, ST_OK);
+    assert_int_equal(call->n_outputs, 2);
+    assert_int_equal(call->y_rank, 2);
+    assert_int_equal(call->y_dims[0], call->dims[0]);
+    assert_int_equal(call->y_dims[1], RIG_WIDTH);
+    assert_memory_equal(call->y, call->x, call->piece.n_bytes);
+}
+
+static void send_one(struct rig *rig) {
+    rig_send(rig, 0);
+}
+
+/* ---- where ----------------------------------------------------------------------------------- */
+
+static void an_instance_answers(void **state) {
+    static struct rig rig;
+    (void)state;
+    int64_t inline_before = metric_read(METRIC_INLINE_EXECUTIONS_TOTAL);
+    rig_open(&rig, &on_instance, 0);
+    rig_run(&rig, send_one, 1);
+    assert_echoed(&rig.calls[0]);
+    assert_true(rig.calls[0].call.started_ns >= rig.calls[0].call.queued_ns);
+    assert_true(rig.calls[0].call.finished_ns >= rig.calls[0].call.started_ns);
+    assert_int_equal(metric_read(METRIC_INLINE_EXECUTIONS_TOTAL), inline_before);
+    assert_int_equal(atomic_load(&rig.model->n_released), 1);
+    rig_close(&rig);
+    assert_int_equal(metric_read(METRIC_OUTPUTS_HELD), 0);
+}
+
+static void see_it_done(struct rig *rig) {
+    assert_int_equal(rig->calls[0].n_done, 1); /* before the worker looked for anything else */
+    worker_stop(rig->worker);
+}
+
+static void send_and_see_it_done(struct rig *rig) {
+    rig_send(rig, 0);
+    rig_then(rig, see_it_done);
+}
+
+static void the_worker_itself_answers(void **state) {
+    static struct rig rig;
+    (void)state;
+    int64_t inline_before = metric_read(METRIC_INLINE_EXECUTIONS_TOTAL);
+    rig_open(&rig, &on_worker, 0);
+    rig_run(&rig, send_and_see_it_done, 2);
+    assert_echoed(&rig.calls[0]);
+    assert_int_equal(metric_read(METRIC_INLINE_EXECUTIONS_TOTAL), inline_before + 1);
+    rig_close(&rig);
+}
+
+static void send_one_at_a_time(struct rig *rig) {
+    rig_send(rig, (size_t)rig->n_done);
+}
+
+/* Sends calls one after the other, each when the one before is done. Returns: how many ran
+ * inline. */
+static int64_t run_in_turn(struct rig *rig, int n) {
+    int64_t before = metric_read(METRIC_INLINE_EXECUTIONS_TOTAL);
+    for (int i = 0; i < n; i++) {
+        rig_run(rig, send_one_at_a_time, 1);
+    }
+    return metric_read(METRIC_INLINE_EXECUTIONS_TOTAL) - before;
+}
+
+static void measured_to_be_quick_it_moves_to_the_worker(void **state) {
+    static struct rig rig;
+    (void)state;
+    clock_drive_ns(1000000);
+    rig_open(&rig, NULL, 0);
+    rig.model->takes_ns = 20 * 1000;
+    assert_int_equal(run_in_turn(&rig, PACE_FAST_NEEDED), 0);
+    assert_int_equal(run_in_turn(&rig, 5), 5);
+    rig.model->takes_ns = 5 * 1000 * 1000; /* one stall, and it is back on its instance */
+    assert_int_equal(run_in_turn(&rig, 1), 1);
+    assert_int_equal(run_in_turn(&rig, 5), 0);
+    rig_close(&rig);
+    clock_drive_ns(0);
+}
+
+static void send_a_large_one(struct rig *rig) {
+    struct rig_call *call = rig_make(rig, 0, 1, 0);
+    static float large[CALL_CHEAP_BYTES / sizeof(float) + RIG_WIDTH];
+    call->dims[0] = (int64_t)(sizeof(large) / sizeof(float) / RIG_WIDTH);
+    call->request.batch = (uint64_t)call->dims[0];
+    call->input.tensor.n_bytes = sizeof(large);
+    call->piece = (struct piece){large, sizeof(large)};
+    rig_submit(call);
+    assert_true(call_state(&call->call) != CALL_PUT_OFF); /* queued although the model is quick */
+}
+
+/* The backend has not as many rows to answer with. */
+static void fail_it(sluice_response *response, sluice_output *outputs, int64_t *dims) {
+    (void)outputs;
+    (void)dims;
+    response->status = SLUICE_INTERNAL;
+    response->error = "large";
+}
+
+static void a_large_request_never_runs_on_the_worker(void **state) {
+    static struct rig rig;
+    (void)state;
+    clock_drive_ns(1000000);
+    rig_open(&rig, NULL, 0);
+    run_in_turn(&rig, PACE_FAST_NEEDED);
+    assert_int_equal(run_in_turn(&rig, 1), 1);
+    rig.model->spoil = fail_it;
+    rig_run(&rig, send_a_large_one, 1);
+    assert_string_equal(rig.calls[0].error.text, "large");
+    rig_close(&rig);
+    clock_drive_ns(0);
+}
+
+/* ---- the queue ------------------------------------------------------------------------------- */
+
+static void send_eight_behind_a_shut_gate(struct rig *rig) {
+    atomic_store(&rig->model->shut, true);
+    for (size_t i = 0; i < 8; i++) {
+        rig_send(rig, i);
+    }
+    rig_await_started(rig, 1);
+    atomic_store(&rig->model->shut, false);
+}
+
+static void first_come_first_served(void **state) {
+    static struct rig rig;
+    (void)state;
+    rig_open(&rig, &on_instance, 0);
+    rig_run(&rig, send_eight_behind_a_shut_gate, 8);
+    for (int i = 0; i < 8; i++) {
+        assert_int_equal(atomic_load(&rig.model->order[i]), i);
+        assert_int_equal(rig.calls[i].turn, i);
+        assert_echoed(&rig.calls[i]);
+    }
+    rig_close(&rig);
+}
+
+static void send_more_than_fit(struct rig *rig) {
+    atomic_store(&rig->model->shut, true);
+    rig_send(rig, 0);
+    rig_await_started(rig, 1); /* taken: no longer in the queue */
+    rig_send(rig, 1);
+    rig_send(rig, 2);
+    struct rig_call *refused = rig_send(rig, 3);
+    assert_int_equal(refused->n_done, 1);
+    atomic_store(&rig->model->shut, false);
+}
+
+static void a_full_queue_refuses(void **state) {
+    static struct rig rig;
+    (void)state;
+    struct model_config config = {.run_on = RUN_ON_INSTANCE, .queue.max_size = 2};
+    rig_open(&rig, &config, 100);
+    rig_run(&rig, send_more_than_fit, 4);
+    assert_int_equal(rig.calls[3].error.status, ST_QUEUE_FULL);
+    assert_non_null(strstr(rig.calls[3].error.text, "\"m\""));
+    assert_non_null(strstr(rig.calls[3].error.text, "2 requests"));
+    assert_non_null(strstr(rig.calls[3].error.text, "max_queue_size"));
+    for (int i = 0; i < 3; i++) {
+        assert_echoed(&rig.calls[i]);
+    }
+    rig_close(&rig);
+}
+
+/* The first call may still be in the queue, because the instance's thread has yet to wake up. None
+ * leaves room for another in its batch. */
+static void send_two_at_once(struct rig *rig) {
+    atomic_store(&rig->model->shut, true);
+    for (size_t i = 0; i < 3; i++) {
+        rig_make(rig, i, RIG_ROWS_MAX, (float)i);
+    }
+    rig_submit(&rig->calls[0]);
+    rig_submit(&rig->calls[1]);
+    rig_await_started(rig, 1);
+    rig_submit(&rig->calls[2]);
+    assert_int_equal(rig->calls[2].n_done, 1);
+    atomic_store(&rig->model->shut, false);
+}
+
+static void what_an_idle_instance_will_take_fills_no_queue(void **state) {
+    static struct rig rig;
+    (void)state;
+    struct model_config config = {.run_on = RUN_ON_INSTANCE, .queue.max_size = 1};
+    rig_open(&rig, &config, 100);
+    rig_run(&rig, send_two_at_once, 3);
+    assert_int_equal(rig.calls[0].error.status, ST_OK);
+    assert_int_equal(rig.calls[1].error.status, ST_OK);
+    assert_int_equal(rig.calls[2].error.status, ST_QUEUE_FULL);
+    rig_close(&rig);
+}
+
+static struct instance *taken;
+
+static void release_the_instance(struct rig *rig) {
+    for (int i = 0; i < 100; i++) {
+        rig_pause(); /* long enough for the thread to look, find it taken, and sleep */
+    }
+    assert_int_equal(atomic_load(&rig->model->n_started), 0);
+    assert_int_equal(rig->version->scheduler.queue.n, 2);
+    instance_release(taken); /* wakes the thread for both */
+}
+
+static void send_past_a_busy_instance(struct rig *rig) {
+    taken = instance_claim(rig->version);
+    assert_non_null(taken);
+    assert_null(instance_claim(rig->version)); /* there is one */
+    rig_send(rig, 0);
+    rig_send(rig, 1);
+    rig_then(rig, release_the_instance);
+}
+
+static void a_released_instance_wakes_who_waits(void **state) {
+    static struct rig rig;
+    (void)state;
+    rig_open(&rig, &on_worker, 0);
+    rig_run(&rig, send_past_a_busy_instance, 2);
+    assert_echoed(&rig.calls[0]);
+    assert_echoed(&rig.calls[1]);
+    rig_close(&rig);
+}
+
+static void send_behind_it(struct rig *rig) {
+    struct error err;
+    atomic_store(&taken->busy, false);
+    struct rig_call *second = rig_send(rig, 1);
+    /* the instance is idle, but it is not this one's turn */
+    assert_int_equal(call_state(&second->call), CALL_QUEUED);
+    assert_int_equal(instances_start(rig->version, &err), ST_OK);
+}
+
+static void send_behind_one_that_waits(struct rig *rig) {
+    instances_stop(rig->version); /* without a thread nobody takes what is queued */
+    rig->version->scheduler.ending = false;
+    taken = instance_claim(rig->version);
+    rig_send(rig, 0);
+    rig_then(rig, send_behind_it);
+}
+
+static void the_worker_does_not_overtake_the_queue(void **state) {
+    static struct rig rig;
+    (void)state;
+    rig_open(&rig, &on_worker, 0);
+    rig_run(&rig, send_behind_one_that_waits, 2);
+    assert_int_equal(rig.calls[0].turn, 0);
+    assert_int_equal(rig.calls[1].turn, 1);
+    rig_close(&rig);
+}
+
+/* ---- cancelling ------------------------------------------------------------------------------ */
+
+static void wait_for_cancel(sluice_model *model, const sluice_request *request) {
+    while (!backend_host()->is_cancelled(request)) {
+        rig_pause();
+    }
+    sluice_response response = {
+        .size = sizeof(response), .status = SLUICE_CANCELLED, .error = "seen", .final = 1};
+    (void)model;
+    backend_host()->respond(request, &response);
+}
+
+static void cancel_a_queued_and_a_running_one(struct rig *rig) {
+    rig->model->act = wait_for_cancel;
+    struct rig_call *running = rig_send(rig, 0);
+    rig_await_started(rig, 1);
+    struct rig_call *queued[3] = {rig_send(rig, 1), rig_send(rig, 2), rig_send(rig, 3)};
+    call_cancel(&queued[1]->call); /* from the middle, the front, the end */
+    call_cancel(&queued[0]->call);
+    call_cancel(&queued[2]->call);
+    assert_int_equal(rig->n_done, 3);
+    assert_true(scheduler_is_empty(&rig->version->scheduler));
+    call_cancel(&running->call);
+}
+
+static void cancelled_calls_are_dropped_or_told(void **state) {
+    static struct rig rig;
+    (void)state;
+    rig_open(&rig, &on_instance, 0);
+    rig_run(&rig, cancel_a_queued_and_a_running_one, 4);
+    for (int i = 1; i < 4; i++) {
+        assert_int_equal(rig.calls[i].n_done, 1);
+        assert_int_equal(rig.calls[i].error.status, ST_CANCELLED);
+        assert_int_equal(rig.calls[i].call.started_ns, 0);
+    }
+    assert_int_equal(rig.calls[0].error.status, ST_CANCELLED);
+    assert_string_equal(rig.calls[0].error.text, "seen");
+    assert_int_equal(atomic_load(&rig.model->n_started), 1);
+    rig_close(&rig);
+}
+
+/* ---- later ----------------------------------------------------------------------------------- */
+
+static void *answer_later(void *arg) {
+    struct rig *rig = arg;
+    rig_pause();
+    rig_answer(rig->model, rig->model->kept, 1);
+    return NULL;
+}
+
+static void let_a_thread_answer(struct rig *rig) {
+    pthread_t thread;
+    rig_await_started(rig, 1);
+    assert_int_equal(rig->calls[0].n_done, 0);
+    while (rig->version->run_on == RUN_ON_INSTANCE && !instance_claim(rig->version)) {
+        rig_pause(); /* until execute has returned: `kept` is ours then */
+    }
+    assert_int_equal(pthread_create(&thread, NULL, answer_later, rig), 0);
+    pthread_detach(thread);
+}
+
+static void send_and_answer_from_a_thread(struct rig *rig) {
+    rig->model->act = rig_keep;
+    rig_send(rig, 0);
+    rig_then(rig, let_a_thread_answer);
+}
+
+static void an_answer_after_execute_has_returned(void **state) {
+    static struct rig rig;
+    const struct model_config *configs[] = {&on_instance, &on_worker};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        rig_open(&rig, configs[i], 0);
+        rig_run(&rig, send_and_answer_from_a_thread, 1);
+        assert_echoed(&rig.calls[0]);
+        rig_close(&rig);
+    }
+}
+
+static void answer_it(struct rig *rig) {
+    rig_answer(rig->model, rig->model->kept, 1); /* this thread, but no longer inside execute */
+    assert_int_equal(rig->calls[0].n_done, 0);
+}
+
+static void answer_on_the_worker_later(struct rig *rig) {
+    rig->model->act = rig_keep;
+    rig_send(rig, 0);
+    rig_then(rig, answer_it);
+}
+
+static void an_answer_on_the_worker_outside_execute_is_a_message(void **state) {
+    static struct rig rig;
+    (void)state;
+    rig_open(&rig, &on_worker, 0);
+    rig_run(&rig, answer_on_the_worker_later, 1);
+    assert_echoed(&rig.calls[0]);
+    rig_close(&rig);
+}
+
+/* ---- stopping -------------------------------------------------------------------------------- */
+
+static void a_stopped_version_refuses(void **state) {
+    static struct rig rig;
+    (void)state;
+    rig_open(&rig, NULL, 0);
+    version_stop(rig.version);
+    rig_run(&rig, send_one, 1);
+    assert_int_equal(rig.calls[0].error.status, ST_NOT_READY);
+    version_close(rig.version);
+}
+
+static void *stop(void *version) {
+    version_stop(version);
+    return NULL;
+}
+
+static pthread_t stop_while_they_wait(struct rig *rig) {
+    pthread_t thread;
+    atomic_store(&rig->model->shut, true);
+    for (size_t i = 0; i < 4; i++) {
+        rig_send(rig, i);
+    }
+    rig_await_started(rig, 1);
+    assert_int_equal(pthread_create(&thread, NULL, stop, rig->version), 0);
+    while (!atomic_load(&rig->version->stopping)) {
+        rig_pause();
+    }
+    return thread;
+}
+
+static void stop_and_open_the_gate(struct rig *rig) {
+    pthread_t thread = stop_while_they_wait(rig);
+    struct rig_call *late = rig_send(rig, 4);
+    assert_int_equal(late->error.status, ST_NOT_READY);
+    atomic_store(&rig->model->shut, false);
+    pthread_join(thread, NULL);
+}
+
+static void stopping_answers_what_was_taken(void **state) {
+    static struct rig rig;
+    (void)state;
+    rig_open(&rig, &on_instance, 0);
+    rig_run(&rig, stop_and_open_the_gate, 5);
+    for (int i = 0; i < 4; i++) {
+        assert_echoed(&rig.calls[i]);
+    }
+    version_close(rig.version);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_instance_answers),
+        cmocka_unit_test(the_worker_itself_answers),
+        cmocka_unit_test(measured_to_be_quick_it_moves_to_the_worker),
+        cmocka_unit_test(a_large_request_never_runs_on_the_worker),
+        cmocka_unit_test(first_come_first_served),
+        cmocka_unit_test(a_full_queue_refuses),
+        cmocka_unit_test(what_an_idle_instance_will_take_fills_no_queue),
+        cmocka_unit_test(a_released_instance_wakes_who_waits),
+        cmocka_unit_test(the_worker_does_not_overtake_the_queue),
+        cmocka_unit_test(cancelled_calls_are_dropped_or_told),
+        cmocka_unit_test(an_answer_after_execute_has_returned),
+        cmocka_unit_test(an_answer_on_the_worker_outside_execute_is_a_message),
+        cmocka_unit_test(a_stopped_version_refuses),
+        cmocka_unit_test(stopping_answers_what_was_taken),
+    };
+    return cmocka_run_group_tests_name("model/call", tests, NULL, NULL);
+}

@@ -1,0 +1,222 @@
+/* Instances: opening, claiming, running, and the loop of their threads. No lock is held while a
+ * backend runs. It refuses to decide what is run together: that is the scheduler's. */
+#include "serve/scheduler/instance.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdio.h>
+
+#include "core/event/clock.h"
+#include "serve/scheduler/backend.h"
+#include "serve/scheduler/call_state.h"
+#include "serve/scheduler/filler.h"
+#include "serve/scheduler/version.h"
+
+enum { THREAD_NAME_BYTES = 16 };
+
+/* ---- opening and closing --------------------------------------------------------------------- */
+
+static void close_first(struct model_version *version, size_t n) {
+    while (n > 0) {
+        n--;
+        version->backend->instance_close(version->instances[n].handle);
+        version->instances[n].handle = NULL;
+    }
+}
+
+enum status instances_open(struct model_version *version, struct error *err) {
+    for (uint32_t i = 0; i < version->n_instances; i++) {
+        struct instance *instance = &version->instances[i];
+        sluice_error reason = {{0}};
+        *instance = (struct instance){.version = version, .index = i};
+        sluice_status status =
+            version->backend->instance_open(version->model, i, &instance->handle, &reason);
+        if (status != SLUICE_OK) {
+            close_first(version, i);
+            backend_error(err, version->backend, status, reason.text);
+            return error_prefix(err, "instance %u", i);
+        }
+    }
+    return ST_OK;
+}
+
+void instances_close(struct model_version *version) {
+    close_first(version, version->n_instances);
+}
+
+/* ---- claiming -------------------------------------------------------------------------------- */
+
+struct instance *instance_claim(struct model_version *version) {
+    for (size_t i = 0; i < version->n_instances; i++) {
+        struct instance *instance = &version->instances[i];
+        bool idle = false;
+        if (atomic_compare_exchange_strong_explicit(&instance->busy, &idle, true,
+                                                    memory_order_seq_cst, memory_order_seq_cst)) {
+            return instance;
+        }
+    }
+    return NULL;
+}
+
+void instance_release(struct instance *instance) {
+    struct model_version *version = instance->version;
+    /* A thread that found calls but no idle instance sleeps until somebody who released one wakes
+     * it. No wake is lost: either its claim saw this store, or this load sees the call it wanted to
+     * run, because both sides are sequentially consistent; and the wake needs the lock that the
+     * thread held from its claim until it slept. */
+    atomic_store_explicit(&instance->busy, false, memory_order_seq_cst);
+    if (!scheduler_is_empty(&version->scheduler)) {
+        scheduler_wake(&version->scheduler);
+    }
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+void instance_execute(struct instance *instance, struct call *const *calls, size_t n,
+                      uint64_t started_ns) {
+    struct model_version *version = instance->version;
+    const sluice_request *requests[INSTANCE_REQUESTS_MAX];
+    assert(n >= 1 && n <= INSTANCE_REQUESTS_MAX);
+    lock_assert_free(&version->scheduler.lock);
+    for (size_t i = 0; i < n; i++) {
+        calls[i]->started_ns = started_ns;
+        calls[i]->instance = instance->index;
+        requests[i] = &calls[i]->abi;
+    }
+    statistics_begin(&version->statistics, instance->index, calls, n, started_ns);
+    version->backend->execute(instance->handle, requests, n);
+}
+
+void instance_executed(struct instance *instance, uint64_t ended_ns) {
+    statistics_end(&instance->version->statistics, instance->index, ended_ns);
+}
+
+/* Waits until there is something to do and an instance to do it with. `held` is the instance that
+ * the caller used last: it keeps it while calls wait. Returns: NULL at the end. */
+static struct instance *await_work(struct model_version *version, struct instance *held,
+                                   struct call **batch, size_t *n) {
+    struct scheduler *scheduler = &version->scheduler;
+    lock_take(&scheduler->lock);
+    for (;;) {
+        uint64_t until_ns, now_ns = clock_now_ns();
+        bool due = scheduler_is_due(scheduler, INSTANCE_REQUESTS_MAX, now_ns, &until_ns);
+        if (due && !held) {
+            held = instance_claim(version);
+        }
+        if (due && held) {
+            *n = scheduler_take(scheduler, batch, INSTANCE_REQUESTS_MAX, now_ns);
+            break;
+        }
+        if (held) {
+            /* Nobody needs to be told: nothing is due, and who queues next wakes a thread. */
+            atomic_store_explicit(&held->busy, false, memory_order_seq_cst);
+            held = NULL;
+        }
+        if (scheduler->ending) {
+            break;
+        }
+        if (until_ns == UINT64_MAX) {
+            lock_wait(&scheduler->lock, &scheduler->work);
+        } else {
+            lock_wait_until_ns(&scheduler->lock, &scheduler->work, until_ns);
+        }
+    }
+    lock_drop(&scheduler->lock);
+    return held;
+}
+
+/* The same for an instance that has sequences of its own. Returns: false at the end. */
+static bool await_sequences(struct instance *instance, struct call **batch, size_t *n) {
+    struct scheduler *scheduler = &instance->version->scheduler;
+    uint64_t until_ns, now_ns = clock_now_ns();
+    lock_take(&scheduler->lock);
+    scheduler_executed(scheduler, instance->index, now_ns);
+    bool due = scheduler_is_due_at(scheduler, instance->index, now_ns, &until_ns);
+    atomic_store_explicit(&instance->busy, due, memory_order_seq_cst);
+    while (!due && !scheduler->ending) {
+        if (until_ns == UINT64_MAX) {
+            lock_wait(&scheduler->lock, &scheduler->work);
+        } else {
+            lock_wait_until_ns(&scheduler->lock, &scheduler->work, until_ns);
+        }
+        now_ns = clock_now_ns();
+        due = scheduler_is_due_at(scheduler, instance->index, now_ns, &until_ns);
+    }
+    *n = due ? scheduler_take_at(scheduler, instance->index, batch, now_ns) : 0;
+    atomic_store_explicit(&instance->busy, due, memory_order_seq_cst);
+    lock_drop(&scheduler->lock);
+    return due;
+}
+
+/* The backend won't see them. */
+static void fail_all(struct call *const *batch, size_t n, const struct error *err) {
+    for (size_t i = 0; i < n; i++) {
+        if (batch[i]) {
+            batch[i]->response.error = *err;
+            call_answer(batch[i]);
+        }
+    }
+}
+
+static void run_sequences(struct instance *instance, struct call **batch) {
+    struct error err;
+    size_t n = 0;
+    while (await_sequences(instance, batch, &n)) {
+        if (fillers_put(instance->version, batch, n, &err) != ST_OK) {
+            fail_all(batch, n, &err);
+            continue;
+        }
+        instance_execute(instance, batch, n, clock_now_ns());
+        instance_executed(instance, clock_now_ns());
+    }
+}
+
+static void thread_main(void *arg) {
+    struct instance *instance = arg;
+    struct model_version *version = instance->version;
+    struct call *batch[INSTANCE_REQUESTS_MAX];
+    char name[THREAD_NAME_BYTES];
+    snprintf(name, sizeof(name), "%.10s/%u", version->plan.spec.name.ptr, instance->index);
+    pthread_setname_np(pthread_self(), name);
+    size_t n = 0;
+    if (version->scheduler.sequences) {
+        run_sequences(instance, batch);
+        return;
+    }
+    /* Its own instance was only for its number. */
+    instance = await_work(version, NULL, batch, &n);
+    while (instance) {
+        uint64_t started_ns = clock_now_ns();
+        instance_execute(instance, batch, n, started_ns);
+        uint64_t ended_ns = clock_now_ns();
+        instance_executed(instance, ended_ns);
+        if (version->run_on == RUN_AUTO) {
+            pace_add(&version->pace, ended_ns - started_ns, n);
+        }
+        instance = await_work(version, instance, batch, &n);
+    }
+}
+
+enum status instances_start(struct model_version *version, struct error *err) {
+    for (size_t i = 0; i < version->n_instances; i++) {
+        struct instance *instance = &version->instances[i];
+        int rc = uv_thread_create(&instance->thread, thread_main, instance);
+        if (rc != 0) {
+            instances_stop(version);
+            return error_set(err, ST_IO, "no thread for instance %zu: %s", i, uv_strerror(rc));
+        }
+        instance->has_thread = true;
+    }
+    return ST_OK;
+}
+
+void instances_stop(struct model_version *version) {
+    scheduler_end(&version->scheduler);
+    for (size_t i = 0; i < version->n_instances; i++) {
+        struct instance *instance = &version->instances[i];
+        if (instance->has_thread) {
+            uv_thread_join(&instance->thread);
+            instance->has_thread = false;
+        }
+    }
+}

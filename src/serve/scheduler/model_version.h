@@ -1,0 +1,45 @@
+/* A served version of a model, as front ends see it: specification, configuration, and the data
+ * that they add when it is opened.
+ *
+ * Thread: any. */
+#ifndef SLUICE_SERVE_SCHEDULER_MODEL_VERSION_H
+#define SLUICE_SERVE_SCHEDULER_MODEL_VERSION_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/arena.h"
+#include "core/base/str.h"
+#include "core/tensor/tensor.h"
+
+struct model_config;  /* serve/config/config.h */
+struct model_version; /* specification, backend model, instances, queue */
+
+/* One reference more. */
+void model_version_ref(struct model_version *version);
+void model_version_unref(struct model_version *version);
+
+const struct model_spec *model_version_spec(const struct model_version *version);
+/* All ready versions of the same model, ascending; borrowed while `version` is referenced. */
+const uint64_t *model_version_siblings(const struct model_version *version, size_t *n);
+/* The configuration, completed: inputs and outputs are in the order of the specification. */
+const struct model_config *model_version_config(const struct model_version *version);
+/* Where the files lie that its configuration names: the model's directory; for a model that is a
+ * single file, that file's. Without a '/' at the end; "." for a bare file name. */
+struct str model_version_directory(const struct model_version *version);
+
+/* What front ends add to a version, one slot each, and the memory for it: only during
+ * repository_options.opened. */
+enum model_version_slot {
+    MODEL_VERSION_LABELS, /* class labels of its outputs */
+    MODEL_VERSION_MIP,    /* how MIP items become its tensors */
+    MODEL_VERSION_SLOTS,
+};
+struct arena *model_version_arena(struct model_version *version);
+void model_version_set_user_data(struct model_version *version, enum model_version_slot slot,
+                                 const void *data);
+/* NULL: none was set. Thread: any. */
+const void *model_version_user_data(const struct model_version *version,
+                                    enum model_version_slot slot);
+
+#endif

@@ -1,0 +1,599 @@
+/* Sequences: who runs with whom, in which row, when a sequence is over, and what becomes of those
+ * that wait for a place. The clock is driven: nothing rests for too long before the test says
+ * so. */
+#include "serve/scheduler/sequence/sequence.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/base/metric/metric.h"
+#include "serve/repository/test_rig.h"
+#include "serve/scheduler/call_state.h"
+
+enum { BEGIN_NS = 1000000000, MS = 1000000, IDLE_MS = 5, FIRST = 1, LAST = 2, MOST_PARAMS = 4 };
+
+#define SEQUENCES(kind, rows)                                                                      \
+    .has_max_batch_size = true, .max_batch_size = (rows), .sequences.strategy = SEQUENCES_##kind,  \
+    .sequences.idle_us = IDLE_MS * 1000
+
+static const struct model_config direct = {SEQUENCES(DIRECT, 4)};
+static const struct model_config direct_alone = {SEQUENCES(DIRECT, 1)};
+static const struct model_config oldest = {SEQUENCES(OLDEST, 4), .sequences.max_candidates = 8};
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+static struct param params[RIG_CALLS][MOST_PARAMS];
+
+static struct rig_call *make(struct rig *rig, size_t i, int64_t sequence, int flags) {
+    struct rig_call *call = rig_make(rig, i, 1, (float)i);
+    struct param *own = params[i];
+    own[0] = (struct param){.name = STR("sequence_id"), .kind = PARAM_INT64, .int64 = sequence};
+    own[1] = (struct param){
+        .name = STR("sequence_start"), .kind = PARAM_BOOL, .boolean = (flags & FIRST) != 0};
+    own[2] = (struct param){
+        .name = STR("sequence_end"), .kind = PARAM_BOOL, .boolean = (flags & LAST) != 0};
+    call->request.params = (struct params){own, 3};
+    return call;
+}
+
+static void put(struct rig *rig, size_t i, int64_t sequence, int flags) {
+    rig_submit(make(rig, i, sequence, flags));
+}
+
+static void put_for(struct rig *rig, size_t i, int64_t sequence, int flags, int64_t timeout_us) {
+    struct rig_call *call = make(rig, i, sequence, flags);
+    params[i][3] = (struct param){.name = STR("timeout"), .kind = PARAM_INT64, .int64 = timeout_us};
+    call->request.params.n = 4;
+    rig_submit(call);
+}
+
+static void move_clock(uint64_t ms) {
+    clock_drive_ns(clock_now_ns() + ms * MS);
+}
+
+static void start(struct rig *rig, const struct model_config *config, uint64_t max_queue) {
+    clock_drive_ns(BEGIN_NS);
+    rig_open(rig, config, max_queue);
+}
+
+static void end(struct rig *rig) {
+    rig_close(rig);
+    clock_drive_ns(0);
+    assert_int_equal(metric_read(METRIC_OUTPUTS_HELD), 0);
+    assert_int_equal(metric_read(METRIC_SEQUENCES), 0);
+}
+
+static void shut(struct rig *rig) {
+    atomic_store(&rig->model->shut, true);
+}
+
+static void open_gate(struct rig *rig) {
+    atomic_store(&rig->model->shut, false);
+}
+
+static size_t n_open(struct rig *rig) {
+    struct scheduler *scheduler = &rig->version->scheduler;
+    lock_take(&scheduler->lock);
+    size_t n = scheduler->sequences->n_open;
+    lock_drop(&scheduler->lock);
+    return n;
+}
+
+/* Until the instance has come back from what it executed last. */
+static void await_rest(struct rig *rig) {
+    struct scheduler *scheduler = &rig->version->scheduler;
+    bool rests = false;
+    while (!rests) {
+        rig_pause();
+        lock_take(&scheduler->lock);
+        rests = scheduler->sequences->resting.n > 0;
+        lock_drop(&scheduler->lock);
+    }
+}
+
+static void assert_sizes(struct rig *rig, const int *sizes, int n) {
+    assert_int_equal(atomic_load(&rig->model->n_executions), n);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(atomic_load(&rig->model->sizes[i]), sizes[i]);
+    }
+}
+
+static void assert_statuses(struct rig *rig, const enum status *statuses, int n) {
+    for (int i = 0; i < n; i++) {
+        if (rig->calls[i].error.status != statuses[i]) {
+            fail_msg("call %d: %s", i, rig->calls[i].error.text);
+        }
+    }
+}
+
+/* ---- who runs with whom ---------------------------------------------------------------------- */
+
+static void send_two_sequences(struct rig *rig) {
+    shut(rig);
+    put(rig, 0, 1, FIRST);
+    rig_await_started(rig, 1);
+    put(rig, 1, 1, 0);
+    put(rig, 2, 1, LAST);
+    put(rig, 3, 2, FIRST);
+    put(rig, 4, 2, LAST);
+    open_gate(rig);
+}
+
+static void one_of_each_at_a_time(void **state) {
+    static struct rig rig;
+    (void)state;
+    static const int sizes[] = {1, 2, 2};
+    start(&rig, &direct, 0);
+    rig_run(&rig, send_two_sequences, 5);
+    assert_sizes(&rig, sizes, 3);
+    assert_int_equal(n_open(&rig), 0);
+    end(&rig);
+    start(&rig, &oldest, 0);
+    rig_run(&rig, send_two_sequences, 5);
+    assert_sizes(&rig, sizes, 3);
+    end(&rig);
+}
+
+static void send_three_starts(struct rig *rig) {
+    shut(rig);
+    put(rig, 0, 1, FIRST);
+    rig_await_started(rig, 1);
+    put(rig, 1, 2, FIRST);
+    put(rig, 2, 3, FIRST);
+    open_gate(rig);
+}
+
+static void send_third(struct rig *rig) {
+    put(rig, 3, 3, LAST);
+}
+
+/* In the second execution sequence 1 has nothing, in the third neither 1 nor 2 has. */
+static void a_row_without_a_request_is_filled(void **state) {
+    static struct rig rig;
+    (void)state;
+    static const int sizes[] = {1, 3, 3};
+    struct model_statistics statistics;
+    start(&rig, &direct, 0);
+    rig_run(&rig, send_three_starts, 3);
+    rig_run(&rig, send_third, 1);
+    assert_sizes(&rig, sizes, 3);
+    assert_int_equal(atomic_load(&rig.model->n_started), 7);
+    assert_int_equal(atomic_load(&rig.model->n_released), 7); /* what fillers are answered, too */
+    assert_int_equal((int)rig.calls[3].y[0], 3);
+    model_version_statistics(rig.version, &statistics);
+    assert_int_equal(statistics.n_inferences, 4);
+    end(&rig);
+}
+
+static void keep_the_first(struct sluice_model *model, const sluice_request *request) {
+    const float *x = request->inputs[0].pieces[0].data;
+    (x[0] < 1 ? rig_keep : rig_echo)(model, request);
+}
+
+static void answer_the_kept(struct rig *rig) {
+    assert_int_equal(atomic_load(&rig->model->n_started), 2);
+    rig_echo(rig->model, rig->model->kept);
+}
+
+static void done_then_answer_the_kept(struct call *done) {
+    struct rig *rig = ((struct rig_call *)(void *)done)->rig;
+    rig_done(done);
+    rig_then(rig, answer_the_kept);
+}
+
+static void send_behind_one_that_is_kept(struct rig *rig) {
+    rig->model->act = keep_the_first;
+    put(rig, 0, 1, FIRST);
+    rig_await_started(rig, 1);
+    put(rig, 1, 1, LAST);
+    make(rig, 2, 2, FIRST | LAST)->call.done = done_then_answer_the_kept;
+    rig_submit(&rig->calls[2]);
+}
+
+/* The backend answers later: other sequences go on, its own waits. */
+static void the_next_waits_for_the_answer(void **state) {
+    static struct rig rig;
+    (void)state;
+    static const int order[] = {0, 2, 1};
+    start(&rig, &oldest, 0);
+    rig_run(&rig, send_behind_one_that_is_kept, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(atomic_load(&rig.model->order[i]), order[i]);
+        assert_int_equal(rig.calls[i].error.status, ST_OK);
+    }
+    end(&rig);
+}
+
+static void answer_the_kept_last(struct sluice_model *model, const sluice_request *request) {
+    keep_the_first(model, request);
+    if (atomic_load(&model->n_started) == 4) {
+        rig_echo(model, model->kept);
+    }
+}
+
+static void send_beside_one_that_is_kept(struct rig *rig) {
+    rig->model->act = answer_the_kept_last;
+    put(rig, 0, 1, FIRST);
+    put(rig, 1, 2, FIRST);
+    put(rig, 2, 2, 0);
+    put(rig, 3, 2, LAST);
+    put(rig, 4, 1, LAST);
+}
+
+/* A sequence goes on although its answers wait for those before them. */
+static void answers_leave_in_order(void **state) {
+    static struct rig rig;
+    (void)state;
+    struct model_config config = oldest;
+    config.preserve_ordering = true;
+    start(&rig, &config, 0);
+    rig_run(&rig, send_beside_one_that_is_kept, 5);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(atomic_load(&rig.model->order[i]), i);
+        assert_int_equal(rig.calls[i].turn, i);
+    }
+    end(&rig);
+}
+
+static void send_five_sequences(struct rig *rig) {
+    shut(rig);
+    put(rig, 0, 1, FIRST | LAST);
+    rig_await_started(rig, 1);
+    for (size_t i = 1; i < 6; i++) {
+        put(rig, i, (int64_t)i + 1, FIRST | LAST);
+    }
+    open_gate(rig);
+}
+
+static void the_oldest_go_first_in_preferred_sizes(void **state) {
+    static struct rig rig;
+    (void)state;
+    static const uint64_t three[] = {3};
+    static const int sizes[] = {1, 3, 2};
+    struct model_config config = oldest;
+    config.preferred_batch_sizes = three;
+    config.n_preferred = 1;
+    start(&rig, &config, 0);
+    rig_run(&rig, send_five_sequences, 6);
+    assert_sizes(&rig, sizes, 3);
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(atomic_load(&rig.model->order[i]), i);
+    }
+    end(&rig);
+}
+
+static void send_two_of_four(struct rig *rig) {
+    put(rig, 0, 1, FIRST);
+    put(rig, 1, 2, FIRST);
+}
+
+static void send_two_more(struct rig *rig) {
+    assert_int_equal(atomic_load(&rig->model->n_executions), 0);
+    put(rig, 2, 3, FIRST);
+    put(rig, 3, 4, FIRST);
+}
+
+static void wait_then_two_more(struct rig *rig) {
+    send_two_of_four(rig);
+    rig_then(rig, send_two_more);
+}
+
+static void a_share_of_the_rows_is_waited_for(void **state) {
+    static struct rig rig;
+    (void)state;
+    static const int sizes[] = {4};
+    struct model_config config = direct;
+    config.sequences.min_utilization = 1;
+    config.max_queue_delay_us = 1000;
+    start(&rig, &config, 0);
+    rig_run(&rig, wait_then_two_more, 4);
+    assert_sizes(&rig, sizes, 1);
+    end(&rig);
+}
+
+static void send_two_and_wait(struct rig *rig) {
+    send_two_of_four(rig);
+    move_clock(1);
+}
+
+static void but_no_longer_than_the_delay(void **state) {
+    static struct rig rig;
+    (void)state;
+    static const int sizes[] = {2};
+    struct model_config config = direct;
+    config.sequences.min_utilization = 0.75;
+    config.max_queue_delay_us = 1000;
+    start(&rig, &config, 0);
+    rig_run(&rig, send_two_and_wait, 2);
+    assert_sizes(&rig, sizes, 1);
+    end(&rig);
+}
+
+/* ---- when a sequence is over ----------------------------------------------------------------- */
+
+static void begin_first(struct rig *rig) {
+    put(rig, 0, 1, FIRST);
+}
+
+static void go_on_after_almost_too_long(struct rig *rig) {
+    await_rest(rig);
+    clock_drive_ns(clock_now_ns() + IDLE_MS * MS - 1);
+    put(rig, 1, 1, 0);
+}
+
+static void go_on_after_too_long(struct rig *rig) {
+    await_rest(rig);
+    move_clock(IDLE_MS);
+    put(rig, 2, 1, 0);
+}
+
+static void who_rests_too_long_is_over(void **state) {
+    static struct rig rig;
+    (void)state;
+    static const enum status statuses[] = {ST_OK, ST_OK, ST_BAD_SEQUENCE};
+    start(&rig, &direct, 0);
+    rig_run(&rig, begin_first, 1);
+    rig_run(&rig, go_on_after_almost_too_long, 1);
+    assert_int_equal(n_open(&rig), 1);
+    rig_run(&rig, go_on_after_too_long, 1);
+    assert_statuses(&rig, statuses, 3);
+    assert_non_null(strstr(rig.calls[2].error.text, "sequence 1 of model \"m\" is not open"));
+    assert_non_null(strstr(rig.calls[2].error.text, "max_sequence_idle_microseconds, 5000"));
+    assert_int_equal(n_open(&rig), 0);
+    end(&rig);
+}
+
+static void execute_for_long(struct rig *rig) {
+    put(rig, 0, 1, FIRST);
+    rig_await_started(rig, 1);
+    move_clock(3 * IDLE_MS);
+    put(rig, 1, 1, 0); /* while the one before it runs */
+    move_clock(3 * IDLE_MS);
+    open_gate(rig);
+}
+
+static void who_runs_or_waits_does_not_rest(void **state) {
+    static struct rig rig;
+    (void)state;
+    static const enum status statuses[] = {ST_OK, ST_OK};
+    start(&rig, &direct_alone, 0);
+    shut(&rig);
+    rig_run(&rig, execute_for_long, 2);
+    assert_statuses(&rig, statuses, 2);
+    end(&rig);
+}
+
+static void begin_another(struct rig *rig) {
+    await_rest(rig);
+    put(rig, 1, 2, FIRST);
+    put(rig, 2, 2, LAST);
+    move_clock(IDLE_MS); /* that the first rests too long is what gives the second its place */
+}
+
+static void a_place_goes_to_who_waits_for_one(void **state) {
+    static struct rig rig;
+    (void)state;
+    static const enum status statuses[] = {ST_OK, ST_OK, ST_OK};
+    start(&rig, &direct_alone, 0);
+    rig_run(&rig, begin_first, 1);
+    rig_run(&rig, begin_another, 2);
+    assert_statuses(&rig, statuses, 3);
+    assert_int_equal(n_open(&rig), 0);
+    end(&rig);
+}
+
+static void begin_again(struct rig *rig) {
+    shut(rig);
+    put(rig, 0, 1, FIRST);
+    rig_await_started(rig, 1);
+    put(rig, 1, 1, 0);
+    put(rig, 2, 1, FIRST); /* the same place, behind what waits */
+    put(rig, 3, 1, LAST);
+    put(rig, 4, 1, 0);
+    put(rig, 5, 1, FIRST | LAST); /* another one: the place is not free yet */
+    open_gate(rig);
+}
+
+static void a_start_begins_again(void **state) {
+    static struct rig rig;
+    (void)state;
+    static const enum status statuses[] = {ST_OK, ST_OK, ST_OK, ST_OK, ST_BAD_SEQUENCE, ST_OK};
+    static const int order[] = {0, 1, 2, 3, 5};
+    start(&rig, &direct_alone, 0);
+    rig_run(&rig, begin_again, 6);
+    assert_statuses(&rig, statuses, 6);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(atomic_load(&rig.model->order[i]), order[i]);
+    }
+    end(&rig);
+}
+
+/* ---- what is given up ------------------------------------------------------------------------ */
+
+/* Opens the gate once all but one are done. */
+static void done_then_open(struct call *done) {
+    struct rig *rig = ((struct rig_call *)(void *)done)->rig;
+    rig_done(done);
+    if (rig->n_done == rig->expected - 2) {
+        open_gate(rig);
+    }
+}
+
+static void send_with_one_that_is_late(struct rig *rig) {
+    shut(rig);
+    put(rig, 0, 1, FIRST);
+    rig_await_started(rig, 1);
+    put(rig, 1, 1, 0);
+    put_for(rig, 2, 1, 0, 1000);
+    put(rig, 3, 1, 0);
+    put(rig, 4, 1, LAST);
+    for (size_t i = 2; i < 5; i++) {
+        rig->calls[i].call.done = done_then_open;
+    }
+    move_clock(1);
+}
+
+static void what_follows_one_that_is_late_goes_with_it(void **state) {
+    static struct rig rig;
+    (void)state;
+    static const enum status statuses[] = {ST_OK, ST_OK, ST_QUEUE_TIMEOUT, ST_QUEUE_TIMEOUT,
+                                           ST_QUEUE_TIMEOUT};
+    int64_t before = metric_read(METRIC_DROPPED_QUEUE_TIMEOUT);
+    start(&rig, &direct_alone, 0);
+    rig_run(&rig, send_with_one_that_is_late, 5);
+    assert_statuses(&rig, statuses, 5);
+    assert_non_null(strstr(rig.calls[3].error.text, "a request before it in its sequence"));
+    assert_int_equal(metric_read(METRIC_DROPPED_QUEUE_TIMEOUT), before + 3);
+    assert_int_equal(atomic_load(&rig.model->n_started), 2);
+    assert_int_equal(n_open(&rig), 0);
+    end(&rig);
+}
+
+static void cancel_before_a_start(struct rig *rig) {
+    shut(rig);
+    put(rig, 0, 1, FIRST);
+    rig_await_started(rig, 1);
+    put(rig, 1, 1, 0);
+    put(rig, 2, 1, 0);
+    put(rig, 3, 1, FIRST);
+    call_cancel(&rig->calls[1].call);
+    assert_int_equal(rig->calls[1].n_done, 1);
+    open_gate(rig);
+}
+
+static void a_start_ends_what_a_cancelled_one_takes_with_it(void **state) {
+    static struct rig rig;
+    (void)state;
+    static const enum status statuses[] = {ST_OK, ST_CANCELLED, ST_CANCELLED, ST_OK};
+    start(&rig, &oldest, 0);
+    rig_run(&rig, cancel_before_a_start, 4);
+    assert_statuses(&rig, statuses, 4);
+    assert_int_equal(n_open(&rig), 1);
+    end(&rig);
+}
+
+static void cancel_one_that_waits_for_a_place(struct rig *rig) {
+    put(rig, 1, 2, FIRST);
+    put(rig, 2, 2, 0);
+    assert_int_equal(n_open(rig), 2);
+    call_cancel(&rig->calls[1].call);
+    assert_int_equal(n_open(rig), 1);
+}
+
+static void go_on_in_vain(struct rig *rig) {
+    put(rig, 3, 2, LAST);
+    put(rig, 4, 1, LAST);
+}
+
+static void a_sequence_without_its_start_is_none(void **state) {
+    static struct rig rig;
+    (void)state;
+    static const enum status statuses[] = {ST_OK, ST_CANCELLED, ST_CANCELLED, ST_BAD_SEQUENCE,
+                                           ST_OK};
+    start(&rig, &direct_alone, 0);
+    rig_run(&rig, begin_first, 1);
+    rig_run(&rig, cancel_one_that_waits_for_a_place, 2);
+    rig_run(&rig, go_on_in_vain, 2);
+    assert_statuses(&rig, statuses, 5);
+    end(&rig);
+}
+
+/* ---- bounds ---------------------------------------------------------------------------------- */
+
+enum { MOST_WAITING = 10, CROWD = RIG_CALLS - 1 };
+
+static void send_a_crowd(struct rig *rig) {
+    shut(rig);
+    put(rig, 0, 1000, FIRST | LAST);
+    rig_await_started(rig, 1);
+    for (size_t i = 1; i <= CROWD; i++) {
+        put(rig, i, (int64_t)i, FIRST);
+    }
+    assert_int_equal(n_open(rig), MOST_WAITING);
+    assert_int_equal(rig->version->scheduler.sequences->n_all, MOST_WAITING + 1);
+    for (size_t i = 1; i <= MOST_WAITING; i++) {
+        call_cancel(&rig->calls[i].call);
+    }
+    assert_int_equal(n_open(rig), 0);
+    open_gate(rig);
+}
+
+/* However many begin one, there are no more sequences than places and requests that wait. */
+static void a_crowd_of_sequences_is_bounded(void **state) {
+    static struct rig rig;
+    (void)state;
+    start(&rig, &direct_alone, MOST_WAITING);
+    rig_run(&rig, send_a_crowd, CROWD + 1);
+    for (size_t i = 1; i <= CROWD; i++) {
+        assert_int_equal(rig.calls[i].error.status,
+                         i <= MOST_WAITING ? ST_CANCELLED : ST_QUEUE_FULL);
+    }
+    end(&rig);
+}
+
+static void fill_the_backlog(struct rig *rig) {
+    for (size_t i = 1; i <= 3; i++) {
+        put(rig, i, (int64_t)i + 1, FIRST | LAST);
+    }
+}
+
+static void go_on_to_the_end(struct rig *rig) {
+    put(rig, 4, 1, LAST);
+}
+
+static void fill_then_go_on(struct rig *rig) {
+    fill_the_backlog(rig);
+    rig_then(rig, go_on_to_the_end);
+}
+
+/* Else nobody would get on. */
+static void who_has_a_place_is_not_kept_out_by_those_without(void **state) {
+    static struct rig rig;
+    (void)state;
+    static const enum status statuses[] = {ST_OK, ST_OK, ST_OK, ST_QUEUE_FULL, ST_OK};
+    start(&rig, &direct_alone, 2);
+    rig_run(&rig, begin_first, 1);
+    rig_run(&rig, fill_then_go_on, 4);
+    assert_statuses(&rig, statuses, 5);
+    end(&rig);
+}
+
+/* ---- configuration --------------------------------------------------------------------------- */
+
+static void a_worker_has_no_sequences(void **state) {
+    static struct rig rig;
+    (void)state;
+    struct model_config config = direct;
+    struct error err;
+    config.run_on = RUN_ON_WORKER;
+    assert_int_equal(rig_open_with(&rig, &rig_backend, &config, 0, &err), ST_BAD_CONFIG);
+    assert_non_null(strstr(err.text, "sluice.run_on"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_of_each_at_a_time),
+        cmocka_unit_test(a_row_without_a_request_is_filled),
+        cmocka_unit_test(the_next_waits_for_the_answer),
+        cmocka_unit_test(answers_leave_in_order),
+        cmocka_unit_test(the_oldest_go_first_in_preferred_sizes),
+        cmocka_unit_test(a_share_of_the_rows_is_waited_for),
+        cmocka_unit_test(but_no_longer_than_the_delay),
+        cmocka_unit_test(who_rests_too_long_is_over),
+        cmocka_unit_test(who_runs_or_waits_does_not_rest),
+        cmocka_unit_test(a_place_goes_to_who_waits_for_one),
+        cmocka_unit_test(a_start_begins_again),
+        cmocka_unit_test(what_follows_one_that_is_late_goes_with_it),
+        cmocka_unit_test(a_start_ends_what_a_cancelled_one_takes_with_it),
+        cmocka_unit_test(a_sequence_without_its_start_is_none),
+        cmocka_unit_test(a_crowd_of_sequences_is_bounded),
+        cmocka_unit_test(who_has_a_place_is_not_kept_out_by_those_without),
+        cmocka_unit_test(a_worker_has_no_sequences),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,337 @@
+/* Opening and ending a model version, step by step, each undone in reverse. */
+#include "serve/scheduler/version.h"
+
+#include <assert.h>
+#include <time.h>
+
+#include "core/base/log.h"
+#include "serve/scheduler/backend.h"
+#include "serve/scheduler/warmup/warmup.h"
+
+enum { STOP_POLL_NS = 1000000 };
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static sluice_param *params_for_backend(struct arena *arena, const struct model_config *config,
+                                        size_t *n) {
+    sluice_param *params = arena_calloc(arena, config->n_params, sizeof(*params));
+    *n = 0;
+    for (size_t i = 0; params && i < config->n_params; i++) {
+        if (!model_config_param_is_backends(&config->params[i])) {
+            continue;
+        }
+        params[(*n)++] = (sluice_param){
+            .name = config->params[i].name.ptr,
+            .name_bytes = config->params[i].name.len,
+            .kind = SLUICE_PARAM_STRING,
+            .string = config->params[i].value.ptr,
+            .string_bytes = config->params[i].value.len,
+        };
+    }
+    return params;
+}
+
+static enum status open_model(struct model_version *version, const struct version_options *options,
+                              struct error *err) {
+    sluice_error reason = {{0}};
+    size_t n_params;
+    sluice_param *params = params_for_backend(version->arena, options->config, &n_params);
+    sluice_model_args args = {
+        .size = sizeof(args),
+        .name = options->name.ptr,
+        .version = options->version,
+        .path = options->path.ptr,
+        .directory = options->directory.ptr,
+        .max_batch_size =
+            options->config->has_max_batch_size ? options->config->max_batch_size : UINT64_MAX,
+        .n_threads = version->n_threads,
+        .may_spin = version->may_spin,
+        .params = params,
+        .n_params = n_params,
+    };
+    if (!args.params) {
+        return error_set(err, ST_NO_MEMORY, "out of memory for the model's parameters");
+    }
+    sluice_status status = version->backend->model_open(&args, &version->model, &reason);
+    return status == SLUICE_OK ? ST_OK : backend_error(err, version->backend, status, reason.text);
+}
+
+static enum status describe(struct model_version *version, const struct version_options *options,
+                            sluice_model_info *info, struct error *err) {
+    sluice_error reason = {{0}};
+    *info = (sluice_model_info){.size = sizeof(*info)};
+    sluice_status status = version->backend->model_describe(version->model, info, &reason);
+    if (status != SLUICE_OK) {
+        return backend_error(err, version->backend, status, reason.text);
+    }
+    enum status st = model_info_check(info, err);
+    if (st != ST_OK) {
+        return error_prefix(err, "backend %s", version->backend->name);
+    }
+    return model_complete(version->arena, &version->config, info, options->version,
+                          options->default_max_batch_size, &version->plan, err);
+}
+
+/* How many instances, with how many threads each. One instance unless told otherwise: it may use
+ * all CPUs for a request, and what waits meanwhile can be batched. */
+static void divide_cpus(struct model_version *version, const struct version_options *options) {
+    uint64_t n = options->config->instance_count;
+    version->n_instances = n > 0 ? (size_t)n : 1;
+    uint64_t threads = options->usable_cpus / version->n_instances;
+    version->n_threads = threads > 0 ? (uint32_t)threads : 1;
+    /* The workers need CPUs too: threads that spin between requests would take theirs on a small
+     * machine. */
+    version->may_spin = !options->spinning_hurts && version->n_threads >= VERSION_SPIN_CPUS;
+}
+
+/* A model that is a single file has no directory of its own. */
+static struct str directory_of(const struct version_options *options) {
+    if (options->directory.len > 0) {
+        return options->directory;
+    }
+    size_t len = options->path.len;
+    while (len > 0 && options->path.ptr[len - 1] != '/') {
+        len--;
+    }
+    return len == 0 ? STR(".") : str_make(options->path.ptr, len > 1 ? len - 1 : len);
+}
+
+/* Are its answers kept, and where? */
+static struct response_cache *cache_for(const struct version_options *options) {
+    if (options->config->response_cache && !options->cache) {
+        log_event(LOG_WARNING,
+                  "response_cache has no effect: this server keeps no answers (--cache-size)",
+                  LOG_STR("model", options->name));
+    }
+    return options->config->response_cache ? options->cache : NULL;
+}
+
+static struct model_version *allocate(const struct version_options *options, struct error *err) {
+    struct arena *arena = arena_new(NULL, 0);
+    struct model_version *version =
+        arena ? arena_alloc_aligned(arena, sizeof(*version), CACHE_LINE_BYTES) : NULL;
+    if (!version) {
+        arena_free(arena);
+        error_set(err, ST_NO_MEMORY, "out of memory for the model");
+        return NULL;
+    }
+    *version = (struct model_version){
+        .arena = arena,
+        .config = *options->config,
+        .backend = options->backend,
+        .path = options->path,
+        .directory = directory_of(options),
+    };
+    version->config.name = options->name;
+    scheduler_init(&version->scheduler);
+    pace_init(&version->pace);
+    cache_scope_open(&version->cache, cache_for(options));
+    atomic_flag_clear(&version->shape_reported);
+    atomic_init(&version->refs, 1);
+    atomic_init(&version->n_in_flight, 0);
+    atomic_init(&version->stopping, false);
+    return version;
+}
+
+static void destroy(struct model_version *version) {
+    if (version->model) {
+        version->backend->model_close(version->model);
+    }
+    scheduler_fini(&version->scheduler);
+    statistics_close(&version->statistics);
+    by_worker_free_all(&version->here);
+    cache_scope_close(&version->cache);
+    arena_free(version->arena);
+}
+
+/* Is it configured to wait for company? A worker can't. */
+static bool wants_company(const struct model_config *config) {
+    return config->max_batch_size > 0 && config->max_queue_delay_us > 0;
+}
+
+/* Where it runs. Answers that leave in order come from instances only: workers don't know of each
+ * other's. */
+static enum status choose_place(struct model_version *version, bool cheap, struct error *err) {
+    version->run_on = version->config.run_on;
+    bool has_sequences = version->config.sequences.strategy != SEQUENCES_NONE;
+    if (has_sequences && version->run_on == RUN_ON_WORKER) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "a model with sequences needs instances of their own, each of which has "
+                         "its sequences: sluice.run_on must not be worker");
+    }
+    if (version->config.preserve_ordering && version->run_on == RUN_ON_WORKER) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "preserve_ordering needs instances of their own: sluice.run_on must not "
+                         "be worker");
+    }
+    if (version->config.decoupled && version->run_on == RUN_ON_WORKER) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "a decoupled model needs instances of its own, where it can wait for slow "
+                         "readers: sluice.run_on must not be worker");
+    }
+    bool waits = wants_company(&version->config);
+    if (version->run_on == RUN_ON_WORKER && waits) {
+        log_event(LOG_WARNING,
+                  "max_queue_delay_microseconds has no effect on requests that run on the worker "
+                  "that read them (sluice.run_on)",
+                  LOG_STR("model", version->config.name));
+    } else if (version->config.preserve_ordering || version->config.decoupled || has_sequences ||
+               (version->run_on == RUN_AUTO && waits)) {
+        version->run_on = RUN_ON_INSTANCE;
+    } else if (version->run_on == RUN_AUTO && cheap) {
+        version->run_on = RUN_ON_WORKER;
+    }
+    return ST_OK;
+}
+
+static enum status open_instances(struct model_version *version, bool cheap, struct error *err) {
+    enum status st = choose_place(version, cheap, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    version->instances =
+        arena_calloc(version->arena, version->n_instances, sizeof(*version->instances));
+    if (!version->instances) {
+        return error_set(err, ST_NO_MEMORY, "out of memory for %zu instances",
+                         version->n_instances);
+    }
+    st = statistics_open(&version->statistics, version->arena, version->n_instances,
+                         version->config.max_batch_size, err);
+    if (st == ST_OK) {
+        st = instances_open(version, err);
+    }
+    if (st != ST_OK) {
+        return st;
+    }
+    st = warmup_run(version, err);
+    if (st == ST_OK) {
+        st = instances_start(version, err);
+    }
+    if (st != ST_OK) {
+        instances_close(version);
+    }
+    return st;
+}
+
+enum status version_open(const struct version_options *options, struct model_version **out,
+                         struct error *err) {
+    sluice_model_info info;
+    struct model_version *version = allocate(options, err);
+    if (!version) {
+        return ST_NO_MEMORY;
+    }
+    divide_cpus(version, options);
+    enum status st = open_model(version, options, err);
+    if (st == ST_OK) {
+        st = describe(version, options, &info, err);
+    }
+    if (st == ST_OK && info.cheap && options->config->instance_count == 0 &&
+        options->config->sequences.strategy == SEQUENCES_NONE) {
+        version->n_instances = options->usable_cpus; /* one for each worker that comes by */
+    }
+    version->config.instance_count = version->n_instances; /* told as what it came to */
+    if (st == ST_OK) {
+        st = scheduler_configure(&version->scheduler, version->arena, &version->config,
+                                 options->max_queue_size, err);
+    }
+    if (st == ST_OK && options->opened) {
+        st = options->opened(options->opened_cookie, version, err);
+    }
+    if (st == ST_OK) {
+        st = open_instances(version, info.cheap != 0, err);
+    }
+    if (st != ST_OK) {
+        destroy(version);
+        return st;
+    }
+    *out = version;
+    return ST_OK;
+}
+
+/* ---- serving --------------------------------------------------------------------------------- */
+
+bool version_enter(struct model_version *version, struct error *err) {
+    /* Ordered with version_stop: either it sees this call, or this call sees that it stops. */
+    atomic_fetch_add_explicit(&version->n_in_flight, 1, memory_order_seq_cst);
+    if (atomic_load_explicit(&version->stopping, memory_order_seq_cst)) {
+        version_leave(version);
+        char name[TENSOR_NAME_TEXT_BYTES];
+        error_set(err, ST_NOT_READY, "model %s is being stopped",
+                  tensor_name_print(version->plan.spec.name, name));
+        return false;
+    }
+    return true;
+}
+
+void version_leave(struct model_version *version) {
+    atomic_fetch_sub_explicit(&version->n_in_flight, 1, memory_order_release);
+}
+
+void model_version_ref(struct model_version *version) {
+    atomic_fetch_add_explicit(&version->refs, 1, memory_order_relaxed);
+}
+
+void model_version_unref(struct model_version *version) {
+    size_t before = atomic_fetch_sub_explicit(&version->refs, 1, memory_order_release);
+    assert(before > 1); /* the first reference is the repository's, until version_close */
+}
+
+const struct model_spec *model_version_spec(const struct model_version *version) {
+    return &version->plan.spec;
+}
+
+const uint64_t *model_version_siblings(const struct model_version *version, size_t *n) {
+    *n = version->n_siblings;
+    return version->siblings;
+}
+
+const struct model_config *model_version_config(const struct model_version *version) {
+    return &version->config;
+}
+
+struct str model_version_directory(const struct model_version *version) {
+    return version->directory;
+}
+
+struct arena *model_version_arena(struct model_version *version) {
+    return version->arena;
+}
+
+void model_version_set_user_data(struct model_version *version, enum model_version_slot slot,
+                                 const void *data) {
+    version->user_data[slot] = data;
+}
+
+const void *model_version_user_data(const struct model_version *version,
+                                    enum model_version_slot slot) {
+    return version->user_data[slot];
+}
+
+/* ---- ending ---------------------------------------------------------------------------------- */
+
+void version_refuse(struct model_version *version) {
+    atomic_store_explicit(&version->stopping, true, memory_order_seq_cst);
+}
+
+void version_stop(struct model_version *version) {
+    version_refuse(version);
+    /* Looked at from time to time instead of signalled: whoever ends the last call must not touch
+     * the version after its count, and serving pays nothing for an end that comes once. */
+    while (atomic_load_explicit(&version->n_in_flight, memory_order_acquire) > 0) {
+        nanosleep(&(struct timespec){.tv_nsec = STOP_POLL_NS}, NULL);
+    }
+    instances_stop(version);
+}
+
+void version_close(struct model_version *version) {
+    size_t held = atomic_load_explicit(&version->refs, memory_order_acquire) - 1;
+    if (held > 0) {
+        /* Whoever holds it, or an answer's bytes, would look into freed memory: better to leave it
+         * to the end of the process. */
+        log_event(LOG_ERROR, "a model is not closed: requests still hold it",
+                  LOG_STR("model", version->plan.spec.name), LOG_U64("requests", held));
+        return;
+    }
+    instances_close(version);
+    destroy(version);
+}

@@ -1,0 +1,97 @@
+/* A model version being served: what serve/repository/repository.h promises to others, as the model
+ * room itself sees it. */
+#ifndef SLUICE_SERVE_SCHEDULER_VERSION_H
+#define SLUICE_SERVE_SCHEDULER_VERSION_H
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/arena.h"
+#include "core/base/status.h"
+#include "serve/config/complete.h"
+#include "serve/config/config.h"
+#include "serve/scheduler/by_worker.h"
+#include "serve/scheduler/cache/response_cache.h"
+#include "serve/scheduler/instance.h"
+#include "serve/scheduler/model_version.h"
+#include "serve/scheduler/pace.h"
+#include "serve/scheduler/scheduler.h"
+#include "serve/scheduler/statistics/count.h"
+#include "sluice/backend.h"
+
+enum {
+    CACHE_LINE_BYTES = 64,
+    VERSION_SPIN_CPUS = 4, /* an execution with fewer threads than this never spins */
+};
+
+struct model_version {
+    /* fixed once open */
+    struct arena *arena;        /* everything here, this struct included, lives in it */
+    struct model_config config; /* its own copy, completed */
+    struct model_plan plan;
+    const sluice_backend *backend;
+    sluice_model *model;
+    struct instance *instances;
+    size_t n_instances;
+    uint32_t n_threads; /* for one execution */
+    bool may_spin;
+    enum model_run_on run_on; /* RUN_AUTO: as `pace` says */
+    struct str path;          /* the model's file or directory */
+    struct str directory;     /* of the files that the configuration names */
+    const void
+        *user_data[MODEL_VERSION_SLOTS]; /* of front ends; set before the version is published */
+    const uint64_t *siblings;            /* set before the version is published */
+    size_t n_siblings;
+
+    /* in motion; apart from what is read all the time */
+    alignas(CACHE_LINE_BYTES) struct scheduler scheduler;
+    struct pace pace;
+    struct by_workers here;     /* what workers have put off (call_here.c) */
+    atomic_flag shape_reported; /* an output unlike the specification is logged once */
+    struct statistics statistics;
+    struct cache_scope cache; /* of its answers */
+    alignas(CACHE_LINE_BYTES) atomic_size_t refs;
+    atomic_size_t n_in_flight; /* calls accepted and not yet answered */
+    atomic_bool stopping;
+};
+
+/* What a version is made from. */
+struct version_options {
+    const sluice_backend *backend;
+    const struct model_config *config; /* as read; strings and arrays must outlive the version */
+    struct str name;
+    uint64_t version;
+    struct str path;      /* "…/1/model.onnx" */
+    struct str directory; /* the model's own; "" for a single file */
+    uint64_t default_max_batch_size;
+    uint64_t max_queue_size;
+    unsigned usable_cpus;
+    bool spinning_hurts; /* the CPU quota is below the affinity */
+    struct response_cache
+        *cache; /* for the answers of models that ask for it; NULL: there is none */
+    /* repository_options.opened; NULL: nobody asks */
+    enum status (*opened)(void *cookie, struct model_version *version, struct error *err);
+    void *opened_cookie;
+};
+
+/* Opens the model in its backend, completes the configuration, opens the instances and starts their
+ * threads. Returns: the backend's reason, or ST_BAD_MODEL, or ST_NO_MEMORY. Owns: *out, with one
+ * reference, until version_stop and version_close. Thread: one at a time per model; may block. */
+enum status version_open(const struct version_options *options, struct model_version **out,
+                         struct error *err) __attribute__((warn_unused_result));
+/* Refuses new calls from now on. Thread: any. */
+void version_refuse(struct model_version *version);
+/* Refuses new calls, waits until those taken are answered, ends the threads. */
+void version_stop(struct model_version *version);
+/* After version_stop, when nobody holds a reference or an answer's bytes any more; a version that
+ * is held after all stays in memory, and the log says so. */
+void version_close(struct model_version *version);
+
+/* A call begins; false (with `err` filled) when the version is being stopped. A call ends. */
+bool version_enter(struct model_version *version, struct error *err);
+void version_leave(struct model_version *version);
+
+#endif

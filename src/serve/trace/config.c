@@ -1,0 +1,189 @@
+/* --trace-config. Values have the rules that clients' have, but that a file may be named. */
+#include "serve/trace/config.h"
+
+#include "core/base/num.h"
+#include "core/base/utf8.h"
+#include "telemetry/trace/file.h"
+
+enum { DEFAULT_RATE = 1000, MOST_BSP = 1000000 };
+
+static enum status unknown(const char *item, struct error *err) {
+    return error_set(err, ST_BAD_CONFIG,
+                     "expected level=, rate=, count=, mode=, triton,file=, triton,log-frequency=, "
+                     "opentelemetry,url= or opentelemetry,resource=, got \"%s\"",
+                     item);
+}
+
+/* The reference's words. */
+static enum status read_level(struct str text, struct v2_trace_values *values, struct error *err) {
+    static const struct {
+        const char *word;
+        uint32_t level;
+    } rows[] = {{"off", 0},
+                {"false", 0},
+                {"timestamps", V2_TRACE_TIMESTAMPS},
+                {"true", V2_TRACE_TIMESTAMPS},
+                {"on", V2_TRACE_TIMESTAMPS},
+                {"min", V2_TRACE_TIMESTAMPS},
+                {"max", V2_TRACE_TIMESTAMPS},
+                {"tensors", V2_TRACE_TENSORS}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (str_eq_nocase(text, str_of(rows[i].word))) {
+            values->level = rows[i].level ? values->level | rows[i].level : 0;
+            return ST_OK;
+        }
+    }
+    return error_set(err, ST_BAD_CONFIG, "level: expected OFF, TIMESTAMPS or TENSORS, got \"%.*s\"",
+                     STR_ARG(text));
+}
+
+static enum status read_server(struct str name, struct str value, const char *item,
+                               struct v2_trace_wanted *wanted, struct tracer_options *out,
+                               struct error *err) {
+    if (str_is(name, "level")) {
+        return read_level(value, &wanted->values, err);
+    }
+    if (str_is(name, "rate")) {
+        return v2_trace_take_number(V2_TRACE_RATE, value, wanted, err);
+    }
+    if (str_is(name, "count")) {
+        return v2_trace_take_number(V2_TRACE_COUNT, value, wanted, err);
+    }
+    if (!str_is(name, "mode")) {
+        return unknown(item, err);
+    }
+    out->opentelemetry = str_eq_nocase(value, STR("opentelemetry"));
+    return out->opentelemetry || str_eq_nocase(value, STR("triton"))
+               ? ST_OK
+               : error_set(err, ST_BAD_CONFIG,
+                           "mode: expected triton or opentelemetry, got \"%.*s\"", STR_ARG(value));
+}
+
+/* key=value; of equal keys the last counts. */
+static enum status read_resource(struct str value, struct trace_export_options *out,
+                                 struct error *err) {
+    struct str key = str_cut(&value, '=');
+    size_t at = 0;
+    while (at < out->n_resource && !str_eq(out->resource[at].key, key)) {
+        at++;
+    }
+    if (!value.ptr || key.len == 0 || at == TRACE_RESOURCES_MOST ||
+        !utf8_is_valid(key.ptr, key.len) || !utf8_is_valid(value.ptr, value.len)) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "resource: expected KEY=VALUE, at most %d of them, as UTF-8",
+                         TRACE_RESOURCES_MOST);
+    }
+    out->resource[at] = (struct otlp_attribute){key, value};
+    out->n_resource += at == out->n_resource;
+    return ST_OK;
+}
+
+static enum status read_bsp(const char *name, struct str value, uint32_t *out, struct error *err) {
+    uint64_t number;
+    if (!num_parse_u64(value, &number) || number < OTLP_SPANS || number > MOST_BSP) {
+        return error_set(err, ST_BAD_CONFIG, "%s: expected a whole number from %d to %d", name,
+                         OTLP_SPANS, MOST_BSP);
+    }
+    *out = (uint32_t)number;
+    return ST_OK;
+}
+
+static enum status read_opentelemetry(struct str name, struct str value, const char *item,
+                                      struct trace_export_options *out, struct error *err) {
+    if (str_is(name, "resource")) {
+        return read_resource(value, out, err);
+    }
+    if (str_is(name, "bsp_max_queue_size")) {
+        return read_bsp("bsp_max_queue_size", value, &out->max_queue, err);
+    }
+    if (str_is(name, "bsp_max_export_batch_size")) {
+        return read_bsp("bsp_max_export_batch_size", value, &out->max_batch, err);
+    }
+    if (str_is(name, "bsp_schedule_delay")) {
+        return read_bsp("bsp_schedule_delay", value, &out->delay_ms, err);
+    }
+    if (!str_is(name, "url")) {
+        return unknown(item, err);
+    }
+    out->url = value.ptr; /* the rest of the item */
+    return str_starts(value, STR("http://")) || str_starts(value, STR("https://"))
+               ? ST_OK
+               : error_set(err, ST_BAD_CONFIG,
+                           "url: expected http://HOST:PORT/v1/traces, or https, got \"%s\"",
+                           out->url);
+}
+
+static enum status read_triton(struct str name, struct str value, const char *item,
+                               struct v2_trace_wanted *wanted, struct tracer_options *out,
+                               struct error *err) {
+    if (str_is(name, "log-frequency")) {
+        return v2_trace_take_number(V2_TRACE_FREQUENCY, value, wanted, err);
+    }
+    if (!str_is(name, "file")) {
+        return unknown(item, err);
+    }
+    out->file = value.ptr; /* the rest of the item */
+    return trace_file_check(out->file, err);
+}
+
+static enum status read_item(const char *item, struct v2_trace_wanted *wanted,
+                             struct tracer_options *out, struct error *err) {
+    struct str value = str_of(item), mode = {NULL, 0};
+    struct str name = str_cut(&value, '=');
+    if (!value.ptr) {
+        return unknown(item, err);
+    }
+    struct str rest = name, first = str_cut(&rest, ',');
+    if (rest.ptr) {
+        mode = first;
+        name = rest;
+    }
+    if (!mode.ptr) {
+        return read_server(name, value, item, wanted, out, err);
+    }
+    if (str_eq_nocase(mode, STR("opentelemetry"))) {
+        return read_opentelemetry(name, value, item, &out->collector, err);
+    }
+    return str_eq_nocase(mode, STR("triton")) ? read_triton(name, value, item, wanted, out, err)
+                                              : unknown(item, err);
+}
+
+static enum status check_together(const struct tracer_options *options, struct error *err) {
+    const struct v2_trace_values *values = &options->values;
+    if (options->collector.max_batch > options->collector.max_queue) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "bsp_max_export_batch_size: expected at most bsp_max_queue_size");
+    }
+    if (values->level == 0) {
+        return ST_OK;
+    }
+    if (options->opentelemetry) {
+        return values->level & V2_TRACE_TENSORS
+                   ? error_set(err, ST_BAD_CONFIG, "level: a collector takes no TENSORS")
+                   : ST_OK;
+    }
+    if (!options->file) {
+        return error_set(err, ST_BAD_CONFIG, "level: traces need a file, triton,file=FILE");
+    }
+    return values->rate > 0 ? ST_OK : error_set(err, ST_BAD_CONFIG, "rate: expected at least 1");
+}
+
+enum status trace_config_read(const char *const *items, size_t n, struct tracer_options *out,
+                              struct error *err) {
+    struct v2_trace_wanted wanted = {.values = {.rate = DEFAULT_RATE, .count = -1}};
+    enum status st = ST_OK;
+    *out = (struct tracer_options){.collector = {.url = "http://localhost:4318/v1/traces",
+                                                 .resource = {{STR("service.name"), STR("sluice")}},
+                                                 .n_resource = 1,
+                                                 .max_queue = 2048,
+                                                 .max_batch = 512,
+                                                 .delay_ms = 5000}};
+    for (size_t i = 0; st == ST_OK && i < n; i++) {
+        st = read_item(items[i], &wanted, out, err);
+    }
+    out->values = wanted.values;
+    if (st == ST_OK) {
+        st = check_together(out, err);
+    }
+    return st == ST_OK ? ST_OK : (err->status = ST_BAD_CONFIG);
+}

@@ -1,0 +1,39 @@
+/* Small answers. */
+#include "telemetry/admin/http_text.h"
+
+void http_text_reply(struct http_exchange *exchange, int status, const char *type,
+                     const struct buf *body) {
+    if (body->failed) {
+        struct error err;
+        error_set(&err, ST_NO_MEMORY, "no memory for the answer");
+        http_reply_error(exchange, &err, NULL, 0);
+        return;
+    }
+    struct piece piece = {body->data, body->len};
+    http_reply(exchange, &(struct http_reply){.status = status,
+                                              .content_type = type,
+                                              .pieces = &piece,
+                                              .n_pieces = body->len > 0});
+}
+
+bool http_text_method_fits(struct http_exchange *exchange, enum http_methods methods) {
+    static const struct {
+        const char *allow, *words;
+    } rows[] = {
+        [HTTP_READ] = {"GET, HEAD", "GET or HEAD"},
+        [HTTP_POST] = {"POST", "POST"},
+        [HTTP_READ_OR_POST] = {"GET, HEAD, POST", "GET, HEAD or POST"},
+    };
+    struct str method = exchange->head.method;
+    bool is_post = str_is(method, "POST"),
+         is_read = str_is(method, "GET") || str_is(method, "HEAD");
+    if ((is_post && methods != HTTP_READ) || (is_read && methods != HTTP_POST)) {
+        return true;
+    }
+    struct error err;
+    error_set(&err, ST_METHOD_NOT_ALLOWED, "expected %s for %.*s, got %.*s", rows[methods].words,
+              STR_ARG(exchange->head.path), STR_ARG(method));
+    struct http_field field = {STR("Allow"), str_of(rows[methods].allow)};
+    http_reply_error(exchange, &err, &field, 1);
+    return false;
+}

@@ -1,0 +1,64 @@
+/* An HTTP server with a budget of its own. */
+#include "telemetry/admin/listener.h"
+
+#include "core/base/log.h"
+
+enum { MAX_CONNECTIONS = 256 };
+
+static const uint64_t BODY_BYTES = 65536; /* of requests, none of which needs one */
+
+bool admin_listener_is_wanted(const char *where) {
+    return !str_is(str_of(where), "none");
+}
+
+static enum status make_server(struct admin_listener *listener, const struct http_limits *limits,
+                               struct http_handler handler, struct worker *main,
+                               struct error *err) {
+    struct worker *const workers[] = {main};
+    listener->budget.body_memory_bytes = BODY_BYTES;
+    listener->budget.max_connections = MAX_CONNECTIONS;
+    struct http_server_options options = {.limits = *limits,
+                                          .budget = &listener->budget,
+                                          .handler = handler,
+                                          .workers = workers,
+                                          .n_workers = 1,
+                                          .acceptor = main,
+                                          .server_name = "sluice/" SLUICE_VERSION};
+    options.limits.max_body_bytes = BODY_BYTES;
+    return http_server_new(&options, &listener->server, err);
+}
+
+enum status admin_listener_open(struct admin_listener *listener, const char *where,
+                                const struct http_limits *limits, struct http_handler handler,
+                                struct worker *main, struct error *err) {
+    struct address address;
+    if (!admin_listener_is_wanted(where)) {
+        return ST_OK;
+    }
+    enum status st = make_server(listener, limits, handler, main, err);
+    if (st == ST_OK) {
+        st = address_parse(str_of(where), &address, err);
+    }
+    if (st == ST_OK) {
+        st = http_server_listen(listener->server, &address, NULL, &listener->address, err);
+    }
+    if (st != ST_OK) {
+        return error_prefix(err, "--metrics %s", where);
+    }
+    char text[ADDRESS_TEXT_BYTES];
+    log_event(LOG_INFO, "listening",
+              LOG_TEXT_OF("metrics", address_print(&listener->address, text)));
+    return ST_OK;
+}
+
+const char *admin_listener_url(const struct admin_listener *listener, struct arena *arena) {
+    char text[ADDRESS_TEXT_BYTES];
+    bool local = address_is_unix(&listener->address);
+    return arena_printf(arena, "%s%s%s", local ? "http+" : "http://",
+                        address_print(&listener->address, text), local ? "" : "/metrics")
+        .ptr;
+}
+
+void admin_listener_free(struct admin_listener *listener) {
+    http_server_free(listener->server);
+}

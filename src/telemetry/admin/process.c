@@ -1,0 +1,61 @@
+/* Families of the process and its machine. Names and help are in core/base/metric/metric.def. */
+#include "telemetry/admin/process.h"
+
+#include <time.h>
+
+#include "telemetry/admin/http_text.h"
+
+enum { NS_PER_MS = 1000000, PAGE_BYTES = 16384 };
+
+void admin_process_init(struct admin_process *process, const char *version) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    int64_t started_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / NS_PER_MS;
+    *process = (struct admin_process){
+        .version = version,
+        .started_seconds = (double)started_ms / 1e3,
+    };
+    admin_machine_init(&process->machine);
+}
+
+void admin_process_fini(struct admin_process *process) {
+    admin_machine_fini(&process->machine);
+}
+
+static void print_u64(struct metric_text *text, enum metric_family family, uint64_t value) {
+    metric_family_begin(text, family);
+    metric_text_u64(text, STR(""), value);
+}
+
+static void print_f64(struct metric_text *text, enum metric_family family, double value) {
+    metric_family_begin(text, family);
+    metric_text_f64(text, STR(""), value);
+}
+
+void admin_process_print(struct admin_process *process, struct metric_text *text) {
+    struct admin_machine_state state;
+    struct buf labels;
+    buf_init(&labels, text->out->arena, 64);
+    metric_label_add(&labels, "version", str_of(process->version));
+    metric_family_begin(text, METRIC_FAMILY_BUILD);
+    metric_text_u64(text, buf_str(&labels), 1);
+    admin_machine_read(&process->machine, &state);
+    print_f64(text, METRIC_FAMILY_START_TIME, process->started_seconds);
+    print_f64(text, METRIC_FAMILY_CPU_SECONDS, state.cpu_seconds);
+    print_u64(text, METRIC_FAMILY_RESIDENT, state.resident_bytes);
+    print_f64(text, METRIC_FAMILY_CPU_UTILIZATION, state.utilization);
+    print_u64(text, METRIC_FAMILY_CPU_MEMORY_TOTAL, state.memory_total_bytes);
+    print_u64(text, METRIC_FAMILY_CPU_MEMORY_USED, state.memory_used_bytes);
+}
+
+void admin_page_reply(struct http_exchange *exchange,
+                      void (*print)(void *context, struct metric_text *text), void *context) {
+    struct str accept = {NULL, 0};
+    struct buf body;
+    struct metric_text text = {.out = &body};
+    http_head_find(&exchange->head, "Accept", &accept);
+    text.format = metric_format_of(accept);
+    buf_init(&body, exchange->arena, PAGE_BYTES);
+    print(context, &text);
+    http_text_reply(exchange, 200, metric_format_type(text.format), &body);
+}

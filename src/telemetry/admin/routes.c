@@ -1,0 +1,61 @@
+/* Routing of an operators' listener. */
+#include "telemetry/admin/routes.h"
+
+#include "codec/kserve/text.h"
+#include "core/base/buf.h"
+#include "core/tensor/tensor.h"
+#include "telemetry/admin/http_text.h"
+
+static const struct admin_route *route_of(const struct admin_routes *routes, struct str path) {
+    for (size_t i = 0; i < routes->n; i++) {
+        if (str_is(path, routes->items[i].path)) {
+            return &routes->items[i];
+        }
+    }
+    return NULL;
+}
+
+/* "/, /metrics and /debug/state" */
+static void list_paths(const struct admin_routes *routes, struct buf *out) {
+    for (size_t i = 0; i < routes->n; i++) {
+        const char *before = i == 0 ? "" : i + 1 < routes->n ? ", " : " and ";
+        buf_printf(out, "%s%s", before, routes->items[i].path);
+    }
+}
+
+static void answer_nothing(const struct admin_routes *routes, struct http_exchange *exchange) {
+    char text[TENSOR_NAME_TEXT_BYTES];
+    struct error err;
+    struct buf paths;
+    buf_init(&paths, exchange->arena, 128);
+    list_paths(routes, &paths);
+    error_set(&err, ST_NOT_FOUND, "no resource %s here; there are %.*s",
+              tensor_name_print(exchange->head.path, text), STR_ARG(buf_str(&paths)));
+    http_reply_error(exchange, &err, NULL, 0);
+}
+
+static void on_head(struct http_exchange *exchange, void *context) {
+    const struct admin_routes *routes = context;
+    const struct admin_route *route = route_of(routes, exchange->head.path);
+    if (!route) {
+        answer_nothing(routes, exchange);
+    } else if (http_text_method_fits(exchange, HTTP_READ)) {
+        route->answer(exchange, routes->context);
+    }
+}
+
+/* Nothing here waits for a body: every request is answered by its head. */
+static void on_body(struct http_exchange *exchange, void *context) {
+    (void)exchange, (void)context;
+}
+
+static const char *error_body(struct buf *out, const struct error *error, void *context) {
+    (void)context;
+    v2_error_print(out, error);
+    return "application/json";
+}
+
+struct http_handler admin_routes_handler(struct admin_routes *routes) {
+    return (struct http_handler){
+        .context = routes, .on_head = on_head, .on_body = on_body, .error_body = error_body};
+}

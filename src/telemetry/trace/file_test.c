@@ -1,0 +1,148 @@
+/* Files of traces: a JSON array after each write, numbered ones whole from the start. */
+#include "telemetry/trace/file.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/base/metric/metric.h"
+
+enum { PATH_BYTES = 128 };
+
+static char folder[] = "/tmp/trace_file_XXXXXX"; /* mkdtemp writes it */
+
+static int begin(void **state) {
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static const char *path_of(const char *name, char out[PATH_BYTES]) {
+    snprintf(out, PATH_BYTES, "%s/%s", folder, name);
+    return out;
+}
+
+static void expect(const char *name, const char *text) {
+    char path[PATH_BYTES], got[256] = "";
+    FILE *file = fopen(path_of(name, path), "r");
+    assert_non_null(file);
+    size_t n = fread(got, 1, sizeof got - 1, file);
+    fclose(file);
+    assert_int_equal(n, strlen(text));
+    assert_string_equal(got, text);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void behind_each_other(void **state) {
+    struct trace_file file;
+    char path[PATH_BYTES], other[PATH_BYTES];
+    struct stat info;
+    (void)state;
+    trace_file_init(&file, path_of("t", path));
+    trace_file_append(&file, STR("{\"id\":1}"), 1);
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_mode & 07, 0); /* not everybody's */
+    assert_int_equal(link(path, path_of("first", other)), 0);
+    expect("first", "[{\"id\":1}]\n");
+    trace_file_append(&file, STR("{\"id\":2},{\"id\":3}"), 2);
+    trace_file_close(&file);
+    expect("t", "[{\"id\":1},{\"id\":2},{\"id\":3}]\n");
+    trace_file_init(&file, path);
+    trace_file_append(&file, STR("{}"), 1); /* what was there is replaced */
+    trace_file_close(&file);
+    expect("t", "[{}]\n");
+}
+
+static void numbered(void **state) {
+    struct trace_file file;
+    char path[PATH_BYTES];
+    (void)state;
+    trace_file_init(&file, path_of("n", path));
+    trace_file_add(&file, STR("{\"id\":1}"), 1);
+    trace_file_add(&file, STR("{\"id\":2}"), 1);
+    trace_file_close(&file);
+    expect("n.0", "[{\"id\":1}]\n");
+    expect("n.1", "[{\"id\":2}]\n");
+    assert_int_not_equal(access(path, F_OK), 0);
+}
+
+/* What can't be written is counted; the next one may go well. */
+static void not_written(void **state) {
+    struct trace_file file;
+    char path[PATH_BYTES];
+    (void)state;
+    int64_t failed = metric_read(METRIC_TRACES_FAILED);
+    trace_file_init(&file, path_of("d", path));
+    assert_int_equal(mkdir(path, 0700), 0);
+    trace_file_append(&file, STR("{}"), 2);
+    assert_int_equal(metric_read(METRIC_TRACES_FAILED), failed + 2);
+    assert_int_equal(rmdir(path), 0);
+    trace_file_append(&file, STR("{}"), 1);
+    trace_file_close(&file);
+    expect("d", "[{}]\n");
+    assert_int_equal(metric_read(METRIC_TRACES_FAILED), failed + 2);
+}
+
+/* Returns: what it was. */
+static rlim_t limit_files(rlim_t n_bytes) {
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = n_bytes;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    return before;
+}
+
+/* As on a full disk, where a part of it may still be written: what was there stays an array. */
+static void written_in_part(void **state) {
+    static const char large[] = "{\"id\":2222222222222222}";
+    struct trace_file file;
+    char path[PATH_BYTES], part[PATH_BYTES];
+    (void)state;
+    int64_t failed = metric_read(METRIC_TRACES_FAILED);
+    signal(SIGXFSZ, SIG_IGN);
+    trace_file_init(&file, path_of("p", path));
+    rlim_t before = limit_files(8);
+    trace_file_append(&file, str_of(large), 1);
+    limit_files(before);
+    assert_int_equal(link(path, path_of("empty", part)), 0);
+    expect("empty", "");
+    trace_file_append(&file, STR("{\"id\":1}"), 1);
+    limit_files(20);
+    trace_file_append(&file, str_of(large), 1);
+    trace_file_add(&file, str_of(large), 1);
+    limit_files(before);
+    assert_int_equal(metric_read(METRIC_TRACES_FAILED), failed + 3);
+    assert_int_equal(link(path, path_of("before", part)), 0);
+    expect("before", "[{\"id\":1}]\n");
+    assert_int_not_equal(access(path_of("p.part", part), F_OK), 0);
+    trace_file_append(&file, STR("{\"id\":3}"), 1);
+    trace_file_add(&file, STR("{}"), 1);
+    trace_file_close(&file);
+    expect("p", "[{\"id\":1},{\"id\":3}]\n");
+    expect("p.0", "[{}]\n");
+}
+
+static int end(void **state) {
+    (void)state;
+    return rmdir(folder);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(behind_each_other),
+        cmocka_unit_test(numbered),
+        cmocka_unit_test(not_written),
+        cmocka_unit_test(written_in_part),
+    };
+    return cmocka_run_group_tests_name("serve/trace_file", tests, begin, end);
+}

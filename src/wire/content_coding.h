@@ -1,7 +1,0 @@
-/* The content codings of HTTP bodies (RFC 9110, 8.4.1) that Sluice knows. */
-#ifndef SLUICE_WIRE_CONTENT_CODING_H
-#define SLUICE_WIRE_CONTENT_CODING_H
-
-enum http_coding { HTTP_IDENTITY, HTTP_GZIP, HTTP_DEFLATE };
-
-#endif
